@@ -34,11 +34,10 @@ constexpr double kLeastServiceNs = 500'000;
 constexpr double kLeastSlower = 1.03, kLeastSlowerThanSimulated = 1.05;
 // What blames more has to explain more: of a second direction, or of a whole tier, so much.
 constexpr double kSecond = 0.03;
-// What calls would look like is simulated while a job runs, for each that may be slow: of no more
-// ranks, and of no more messages in all, which take some 50 ms of a core, and twice that where it
-// takes several tries to find how slow.
-constexpr int kMostRanksSynthesized = 32;
-constexpr size_t kMostMessagesSynthesized = 24'576;
+// Of more ranks the simulator has a coarser grain (diagnose/expected.cpp).
+constexpr int kMostRanksFinely = 32;
+// What is simulated of what became slower leaves as much at most where that is what is slow.
+constexpr double kMostUnlike = 0.3, kMostUnlikeRoughly = 0.42;
 constexpr size_t kLikely = 12;  // of all that may be slow, so many are looked at closely
 // Where no capacity is known, edges are held against their like, which differ more.
 constexpr double kLeastFactorAmongLike = 1.5;
@@ -74,19 +73,6 @@ bool stands_out(const Hypothesis& hypothesis) {
 bool explains(const Hypothesis& hypothesis) {
   return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis) &&
          hypothesis.misfit <= (hypothesis.tier >= 0 ? kMostLeftByTier : kMostLeft);
-}
-
-// Whether the simulator shows with it most of what was observed. On emulated trees it leaves 0.05
-// to 0.38 with the link that is slow, and 0.3 to 0.6 with others, or where none is slow.
-constexpr double kMostUnlike = 0.3;
-bool is_shown(const Hypothesis& hypothesis) {
-  return hypothesis.like && hypothesis.like->left <= kMostUnlike;
-}
-
-// Whether it explains the ratios but poorly, and was simulated, and shows next to nothing.
-bool is_unlike(const Hypothesis& hypothesis) {
-  constexpr double kLeastUnlike = 0.46, kPoorly = 0.45;
-  return hypothesis.like && hypothesis.like->left > kLeastUnlike && hypothesis.score > kPoorly;
 }
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
@@ -129,9 +115,11 @@ bool hashes_blur(const TierTree& tree, const PlanNote& plan, const ObservedPlan&
 class Solver {
  public:
   // `expected`: by what edges are held against; empty where that is not known, or what was before
-  // is. `simulated`: what the plan takes where all is well; null where nothing is to be simulated.
+  // is. `simulated`: what the plan takes where all is well; null where nothing is to be simulated,
+  // which is done within the limits.
   Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
-         const ObservedPlan& observed, const Blueprint& blueprint, const ExpectedPlan* simulated);
+         const ObservedPlan& observed, const Blueprint& blueprint, const ExpectedPlan* simulated,
+         const SimulationLimits& limits);
   LinkFinding solve(double least_factor);
 
  private:
@@ -175,6 +163,8 @@ class Solver {
   double most_factor(const Hypothesis& hypothesis) const {
     return traffic_.most_factor(hypothesis.links, hypothesis.tier >= 0, well_ns());
   }
+  bool is_shown(const Hypothesis& hypothesis) const;
+  bool is_unlike(const Hypothesis& hypothesis) const;
   bool is_refuted(const Hypothesis& hypothesis) const;
   bool is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const;
   SlowLink told(const std::vector<Hypothesis>& all, const Hypothesis& best) const;
@@ -186,8 +176,10 @@ class Solver {
   const LinkTraffic traffic_;
   const Blueprint& blueprint_;
   const ExpectedPlan* const simulated_;
-  double time_excess_ = 0;    // ln, of whole calls
-  double common_excess_ = 0;  // ln: of the edges of each tier three of four are slower by more
+  const SimulationLimits limits_;
+  const bool simulates_roughly_;  // many ranks, or several cables as one
+  double time_excess_ = 0;        // ln, of whole calls
+  double common_excess_ = 0;      // ln: of the edges of each tier three of four are slower by more
   std::vector<Edge> edges_;
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
   double usual_excess_ = 0;                      // of the middle edge
@@ -198,14 +190,16 @@ class Solver {
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
                const ObservedPlan& observed, const Blueprint& blueprint,
-               const ExpectedPlan* simulated)
+               const ExpectedPlan* simulated, const SimulationLimits& limits)
     : tree_(tree),
       plan_(plan),
       expected_(expected),
       observed_(observed),
       traffic_(tree, observed),
       blueprint_(blueprint),
-      simulated_(simulated) {
+      simulated_(simulated),
+      limits_(limits),
+      simulates_roughly_(has_cables(tree) || tree.ranks() > kMostRanksFinely) {
   measure_excess();
   find_crossings();
 }
@@ -489,7 +483,7 @@ TookAndWell Solver::took_and_well() const {
 // by how many times as long.
 std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
                                              std::vector<Hypothesis>* all) const {
-  const size_t most = std::min(kLikely, kMostMessagesSynthesized / simulated_->messages);
+  const size_t most = std::min(kLikely, limits_.messages / simulated_->messages);
   std::vector<std::pair<double, Hypothesis*>> by_time;
   for (Hypothesis& one : *all)
     if (explains(one)) by_time.emplace_back(synthesis.left_if_alike(one.edges), &one);
@@ -506,10 +500,26 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
   return chosen;
 }
 
+// Whether the simulator shows with it most of what was observed. On emulated trees it leaves 0.05
+// to 0.38 with the link that is slow, and 0.3 to 0.6 with others, or where none is slow. What is
+// simulated roughly leaves more.
+bool Solver::is_shown(const Hypothesis& hypothesis) const {
+  const double most = simulates_roughly_ ? kMostUnlikeRoughly : kMostUnlike;
+  return hypothesis.like && hypothesis.like->left <= most;
+}
+
+// Whether it explains the ratios but poorly, and was simulated finely, and shows next to nothing.
+bool Solver::is_unlike(const Hypothesis& hypothesis) const {
+  constexpr double kLeastUnlike = 0.46, kPoorly = 0.45;
+  return !simulates_roughly_ && hypothesis.like && hypothesis.like->left > kLeastUnlike &&
+         hypothesis.score > kPoorly;
+}
+
 // Who waits for whom in a schedule decides which other edges a slow link makes slow, and how edges
 // that share a link take turns decides what they took while all was well. Both the simulator knows.
 // Where it shows by far better what was observed if another one is slow, that is believed. It is
-// not searched for where the first shows most, and where it is known what is chance, nearly all.
+// not searched for where the first shows most, and where it is known what is chance, nearly all;
+// and no further once one shows most, of what is shown so finely.
 void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   constexpr double kFarBetter = 0.15, kFarBetterThanChance = 0.06, kNearlyNothing = 0.08;
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -530,7 +540,8 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
     one->like = synthesis.likeness(one->links, could > 0 ? could : kInfinity, hopeless);
     if (score(*one) < score(*best)) best = one;
     far_better = is_shown(*best) && score(*best) + far < score(*first);
-    if (far_better || (first->like && first->like->left <= little)) break;
+    if (far_better && best->like->left <= kMostUnlike) break;
+    if (first->like && first->like->left <= little) break;
   }
   if (far_better) std::rotate(first, best, best + 1);
 }
@@ -577,7 +588,7 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
   const double most = most_factor(best);
   slow.factor = !absolute() ? 0 : most > 0 ? std::min(best.factor, most) : best.factor;
   // Edges that are served between others became slower by more than the link did, or by less.
-  if (is_shown(best) && best.tier < 0) slow.factor = best.like->factor;
+  if (is_shown(best) && best.tier < 0 && !simulates_roughly_) slow.factor = best.like->factor;
   for (const uint32_t e : best.edges) {
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
     slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
@@ -639,8 +650,8 @@ LinkFinding Solver::solve(double least_factor) {
 }
 
 // Whether the first and another one can be simulated; not where the plan itself could not be.
-bool can_simulate_two(const ExpectedPlan& plan) {
-  return plan.time_ns > 0 && plan.messages > 0 && 2 * plan.messages <= kMostMessagesSynthesized;
+bool can_simulate_two(const ExpectedPlan& plan, const SimulationLimits& limits) {
+  return plan.time_ns > 0 && plan.messages > 0 && 2 * plan.messages <= limits.messages;
 }
 
 // Whether the tree and the plan of the calls are known, and small enough.
@@ -652,14 +663,15 @@ bool are_known(Plans& plans, const ObservedPlan& observed) {
 
 }  // namespace
 
-LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor) {
+LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor,
+                           const SimulationLimits& limits) {
   if (!are_known(plans, observed)) return {};
   const TierTree& tree = *plans.tree(observed.comm);
   const PlanNote& plan = *plans.note(observed.comm, observed.plan);
   const bool known = !observed.well_service_ns.empty() || !tree.capacities_known();
   // Of a plan that was made around a slow link it is not known what edges take while all is well.
-  const bool synthesized = tree.capacities_known() && tree.ranks() <= kMostRanksSynthesized &&
-                           !has_cables(tree) && plan.slow.empty();
+  const bool synthesized =
+      tree.capacities_known() && tree.ranks() <= limits.ranks && plan.slow.empty();
   const ExpectedPlan none;
   const ExpectedPlan& simulated =
       known && !synthesized
@@ -667,7 +679,7 @@ LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double le
           : plans.expected(observed.comm, observed.plan, median(observed.time_ns));
   return Solver(tree, plan, known ? none : simulated, observed,
                 *plans.blueprint(observed.comm, observed.plan, true),
-                synthesized && can_simulate_two(simulated) ? &simulated : nullptr)
+                synthesized && can_simulate_two(simulated, limits) ? &simulated : nullptr, limits)
       .solve(least_factor);
 }
 

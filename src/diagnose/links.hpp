@@ -20,6 +20,7 @@
 // judged.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
@@ -55,9 +56,18 @@ struct LinkFinding {
   bool well = false;             // none that they cross is; neither: that is not known
 };
 
+// Of how many ranks calls are simulated with what may be slow, and of how many messages in all.
+// 10,000 take some 20 ms of a core, and twice that where it takes several tries to find how slow.
+struct SimulationLimits {
+  int ranks = 0;
+  size_t messages = 0;
+};
+inline constexpr SimulationLimits kWhileItRuns{32, 24'576}, kOfRecordings{64, 49'152};
+
 // Well is what is not slower than `least_factor`, and known to be: not where it is not known what
 // edges should take, nor where something is slow that no boundary explains.
-LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor);
+LinkFinding find_slow_link(Plans& plans, const ObservedPlan& observed, double least_factor,
+                           const SimulationLimits& limits);
 
 // "out of rack1", "into h3", "h3".
 std::string link_name(const TierTree& tree, const DirectedGroup& link, bool both_ways);

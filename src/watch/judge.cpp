@@ -297,7 +297,7 @@ bool Judge::is_suspicious(uint32_t number, const OfPlan& plan, double took_ns,
 std::optional<LiveVerdict> Judge::solve(uint32_t number, const OfComm& comm,
                                         const diagnose::ObservedPlan& observed) {
   const std::optional<diagnose::SlowLink> slow =
-      diagnose::find_slow_link(plans_, observed, rules_.least_factor).slow;
+      diagnose::find_slow_link(plans_, observed, rules_.least_factor, diagnose::kWhileItRuns).slow;
   if (!slow) return std::nullopt;
   const TierTree& tree = *plans_.tree(number);
   LiveVerdict verdict;

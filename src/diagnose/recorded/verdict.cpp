@@ -270,10 +270,10 @@ std::optional<Verdict> of_links(const JobRecording& job, Plans& plans, const Jud
   ObservedPlan changed = *observed;
   const size_t before = take_history(&changed, kLeastChange);
   LinkFinding since;
-  if (before > 0) since = find_slow_link(plans, changed, options.least_factor);
+  if (before > 0) since = find_slow_link(plans, changed, options.least_factor, kOfRecordings);
   if (since.slow)
     return of_slow_link(*since.slow, changed, before, observed->time_ns, job, plans, options);
-  const LinkFinding all = find_slow_link(plans, *observed, options.least_factor);
+  const LinkFinding all = find_slow_link(plans, *observed, options.least_factor, kOfRecordings);
   if (all.slow)
     return of_slow_link(*all.slow, *observed, 0, observed->time_ns, job, plans, options);
   if (all.well && (before == 0 || since.well))
