@@ -34,7 +34,8 @@ Result<std::string> read_file(const std::string& path) {
 bool file_exists(const std::string& path) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
                                                              &std::fclose);
-  return file != nullptr || errno != ENOENT;
+  // A description of a long tree may stand where a file's name could.
+  return file != nullptr || (errno != ENOENT && errno != ENAMETOOLONG);
 }
 
 namespace {

@@ -339,6 +339,8 @@ TEST(Simulate, WhatNeedsMoreMemoryThanThereIsIsRefusedAtOnce) {
 }
 
 TEST(Plan, RefusesACallThatIsOff) {
+  std::string many_racks;  // too long for a file's name
+  for (int rack = 0; rack < 300; rack++) many_racks += ",4";
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"plan all_redcue", "all_redcue"},
       {"plan all_reduce -b 12Q" + kSmall, "12Q"},
@@ -374,6 +376,8 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_reduce --post soon" + kSmall, "--post soon"},
       {"plan all_reduce --reduce 0GB/s" + kSmall, "--reduce 0GB/s"},
       {"plan all_reduce --fabric no_such_file", "no such file"},
+      {"plan all_reduce --fabric 'racks=4" + many_racks + ";nics=1Gbit/s'",
+       "expected hosts, racks"},
       {"plan all_reduce --algorithm quick" + kSmall, "--algorithm may be one of"},
       {"plan all_gather --algorithm double_tree" + kSmall, "--algorithm may be one of"},
       {"plan all_to_all --radices 2" + kSmall, "--radices"},
