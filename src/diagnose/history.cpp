@@ -39,28 +39,58 @@ std::vector<double> without_outliers(const std::vector<double>& times_ns) {
   return clipped;
 }
 
-double mean(const std::vector<double>& logs, size_t from, size_t to) {
-  const auto at = [&](size_t i) { return logs.begin() + static_cast<std::ptrdiff_t>(i); };
-  return std::accumulate(at(from), at(to), 0.0) / static_cast<double>(to - from);
-}
-
-// The squares that are left of logarithms where each is told by the mean of its stretch, before
-// `change` or from there on, and by how far the one before it was from its own: what makes one call
-// longer is often there in the next. That share of it is chosen that leaves least.
-double left_of(const std::vector<double>& logs, size_t change) {
-  const double before = change > 0 ? mean(logs, 0, change) : 0;
-  const double after = mean(logs, change, logs.size());
-  double all = 0, of_earlier = 0, products = 0, last = 0;
-  for (size_t i = 0; i < logs.size(); i++) {
-    const double off = logs[i] - (i < change ? before : after);
-    all += off * off;
-    of_earlier += last * last;
-    products += off * last;
-    last = off;
+// Logarithms in two stretches, the one before `change` and the one from there on, each told by its
+// mean. Sums of all that begin with the first make any change a matter of a few of them.
+class Stretches {
+ public:
+  explicit Stretches(std::vector<double> logs) : logs_(std::move(logs)) {
+    const double middle =
+        std::accumulate(logs_.begin(), logs_.end(), 0.0) / static_cast<double>(logs_.size());
+    double last = 0;
+    for (double& log : logs_) {
+      log -= middle;  // small numbers, of which differences are exact
+      sums_.push_back(sums_.back() + log);
+      squares_.push_back(squares_.back() + log * log);
+      products_.push_back(products_.back() + log * last);
+      last = log;
+    }
   }
-  const double share = of_earlier > 0 ? std::clamp(products / of_earlier, 0.0, 1.0) : 0;
-  return std::max(0.0, all - 2 * share * products + share * share * of_earlier);
-}
+  double step(size_t change) const { return mean(change, logs_.size()) - mean(0, change); }
+
+  // The squares that are left where each is told by its mean and by how far the one before it was
+  // from its own: what makes one call longer is often there in the next. That share of it is chosen
+  // that leaves least.
+  double left_of(size_t change) const {
+    const size_t end = logs_.size();
+    const double before = mean(0, change), after = mean(change, end), last = logs_.back() - after;
+    const double all = squares_off(0, change, before) + squares_off(change, end, after);
+    const double of_earlier = all - last * last;
+    double products = products_off(0, change, before) + products_off(change, end, after);
+    if (change > 0) products += (logs_[change] - after) * (logs_[change - 1] - before);
+    const double share = of_earlier > 0 ? std::clamp(products / of_earlier, 0.0, 1.0) : 0;
+    return std::max(0.0, all - 2 * share * products + share * share * of_earlier);
+  }
+
+ private:
+  double sum(size_t from, size_t to) const { return sums_[to] - sums_[from]; }
+  double mean(size_t from, size_t to) const {
+    return from < to ? sum(from, to) / static_cast<double>(to - from) : 0;
+  }
+  // Of how far each is from the mean of its stretch: squares, and products with the one before.
+  double squares_off(size_t from, size_t to, double its_mean) const {
+    return squares_[to] - squares_[from] - its_mean * sum(from, to);
+  }
+  double products_off(size_t from, size_t to, double its_mean) const {
+    if (to < from + 2) return 0;
+    const auto pairs = static_cast<double>(to - from - 1);
+    return products_[to] - products_[from + 1] -
+           its_mean * (sum(from + 1, to) + sum(from, to - 1)) + pairs * its_mean * its_mean;
+  }
+
+  std::vector<double> logs_;  // less the mean of all
+  // Of the first ones, by how many they are; a product is that of one with the one before it.
+  std::vector<double> sums_ = {0}, squares_ = {0}, products_ = {0};
+};
 
 }  // namespace
 
@@ -71,14 +101,15 @@ size_t find_change(const std::vector<double>& times_ns, double least) {
   constexpr double kLeastRatio = 18;  // its logarithm, twice
   const size_t calls = times_ns.size();
   if (calls < 2 * kLeastCalls) return 0;
-  const std::vector<double> logs = without_outliers(times_ns);
+  const Stretches stretches(without_outliers(times_ns));
   size_t best = 0;
   double left = std::numeric_limits<double>::infinity();
   for (size_t split = kLeastCalls; split + kLeastCalls <= calls; split++) {
-    if (mean(logs, split, calls) - mean(logs, 0, split) < std::log(least)) continue;
-    if (const double now = left_of(logs, split); now < left) best = split, left = now;
+    if (stretches.step(split) < std::log(least)) continue;
+    if (const double now = stretches.left_of(split); now < left) best = split, left = now;
   }
-  return static_cast<double>(calls) * std::log(left_of(logs, 0) / left) >= kLeastRatio ? best : 0;
+  const double ratio = static_cast<double>(calls) * std::log(stretches.left_of(0) / left);
+  return ratio >= kLeastRatio ? best : 0;
 }
 
 size_t take_history(ObservedPlan* observed, double least) {
