@@ -12,14 +12,14 @@ namespace sennit {
 // Of at least one value. Of an even count, the lower of the two in the middle: so one of two can
 // stand out.
 inline double lower_median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
 
 // Of at least one value. Of an even count, the mean of the two in the middle.
 inline double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 2);
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
   const bool odd = values.size() % 2 == 1;
   return odd ? *middle : (*std::min_element(middle + 1, values.end()) + *middle) / 2;
