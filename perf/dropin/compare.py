@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""compare.py: trains with a script on sennit and on what it would have without, 4 processes, and compares the losses.
+"""compare.py: trains with a script on sennit and on gloo or MPI, 4 processes, and compares the losses.
 
 usage: compare.py [--mpi SENNIT] SCRIPT [ARGUMENT...]. SCRIPT takes the backend's name first and prints "loss STEP
-VALUE". The backends are gloo and sennit of torch.distributed; with --mpi the script is an MPI program, run by mpirun,
-and SENNIT, the command, puts sennit before MPI. Run it with the Python that has what the script needs, and PYTHONPATH
-naming the package sennit_torch. Fails where a loss differs by more than 1e-4 of it, where a script printed none, or
-where a process on sennit made none of its collectives there.
+VALUE". The backends are gloo and sennit of torch.distributed, where PYTHONPATH names the package sennit_torch. With
+--mpi the script is an MPI program for Open MPI's mpirun, and SENNIT, the command, puts sennit before MPI. Run it with
+the Python that has what the script needs. Fails where a loss differs by more than 1e-4 of it, where a script printed
+none, or another number of them; and with --mpi where a process did not make all its collectives on sennit.
 """
 
 import argparse
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -36,15 +38,15 @@ def losses(backend, options):
     if done.returncode != 0:
         sys.exit(f"{output}\n{backend}: status {done.returncode}")
     found = [float(value) for value in re.findall(r"(?m)^loss \d+ (\S+)$", done.stdout)]
-    if not found:
-        sys.exit(f"{output}\n{backend}: no losses")
+    if not found or not all(map(math.isfinite, found)):
+        sys.exit(f"{output}\n{backend}: {'a loss is no number' if found else 'no losses'}")
     print(f"{backend}: {len(found)} losses from {found[0]:.6g} to {found[-1]:.6g}, {time.monotonic() - began:.1f} s")
     if options.mpi and backend == "sennit":
         made = [(int(ours), int(others)) for ours, others in
                 re.findall(r"collectives by sennit: (\d+), by MPI itself: (\d+)", output)]
-        if len(made) != PROCESSES or not all(ours for ours, _ in made):
-            sys.exit(f"{output}\nsennit: not all processes made their collectives there")
-        print("collectives of a process: " + ", ".join(f"{ours} by sennit and {others} by MPI" for ours, others in made))
+        if len(made) != PROCESSES or not all(ours and not others for ours, others in made):
+            sys.exit(f"{output}\nsennit: not all processes made all their collectives there")
+        print("collectives by sennit, of each process: " + ", ".join(str(ours) for ours, _ in made))
     return found
 
 
@@ -54,10 +56,20 @@ def main():
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    if not os.path.exists(options.script):
+        parser.error(f"{options.script}: no such script")
+    if "--mpi" in options.arguments:
+        parser.error("--mpi goes before the script")
+    if options.mpi is not None:
+        for program in (options.mpi, MPIRUN[0]):
+            if not shutil.which(program):
+                parser.error(f"{program}: no such program")
     without, sennit = (losses(backend, options) for backend in ("mpi" if options.mpi else "gloo", "sennit"))
-    worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(without, sennit))
+    if len(without) != len(sennit):
+        sys.exit(f"sennit: {len(sennit)} losses in place of {len(without)}")
+    worst = max(abs(a - b) / max(abs(a), 1e-12) for a, b in zip(without, sennit, strict=True))
     print(f"largest difference: {worst:.2g} of the loss")
-    sys.exit(len(without) != len(sennit) or worst > TOLERANCE)
+    sys.exit(worst > TOLERANCE)
 
 
 if __name__ == "__main__":
