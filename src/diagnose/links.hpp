@@ -56,13 +56,16 @@ struct LinkFinding {
   bool well = false;             // none that they cross is; neither: that is not known
 };
 
-// Of how many ranks calls are simulated with what may be slow, and of how many messages in all.
-// 10,000 take some 20 ms of a core, and twice that where it takes several tries to find how slow.
+// Calls of at most so many ranks are simulated with what may be slow. Each such link costs the
+// messages of a call once a try, in up to three tries. All first tries together have at most
+// `messages`, of which 10,000 take some 20 ms of a core. `cables`: also where uplinks are several,
+// which are simulated as one.
 struct SimulationLimits {
   int ranks = 0;
   size_t messages = 0;
+  bool cables = false;
 };
-inline constexpr SimulationLimits kWhileItRuns{32, 24'576}, kOfRecordings{64, 49'152};
+inline constexpr SimulationLimits kWhileItRuns{32, 24'576, false}, kOfRecordings{64, 49'152, true};
 
 // Well is what is not slower than `least_factor`, and known to be: not where it is not known what
 // edges should take, nor where something is slow that no boundary explains.

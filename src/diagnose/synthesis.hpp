@@ -35,7 +35,8 @@ struct Likeness {
   double factor = 1;  // by which it was simulated to be slower
 };
 
-// References outlive it. Capacities are known, and no boundary is of several cables.
+// References outlive it. Capacities are known. A boundary of several cables is simulated as one,
+// since nobody knows which of them a message takes.
 class Synthesis {
  public:
   // `well`: what the plan takes on the tree as it is specified. `of`: with `well_ns` 0 where it is
