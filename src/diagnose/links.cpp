@@ -36,7 +36,7 @@ constexpr double kLeastSlower = 1.03, kLeastSlowerThanSimulated = 1.05;
 constexpr double kSecond = 0.03;
 // Of more ranks the simulator has a coarser grain (diagnose/expected.cpp).
 constexpr int kMostRanksFinely = 32;
-// What leaves more of what became slower than the simulator shows is not believed.
+// A link is believed by the simulator alone only where it leaves no more than this.
 constexpr double kMostUnlike = 0.3, kMostUnlikeRoughly = 0.42;
 constexpr size_t kLikely = 12;  // of all that may be slow, so many are looked at closely
 // Where no capacity is known, edges are held against their like, which differ more.
