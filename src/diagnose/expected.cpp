@@ -54,7 +54,7 @@ struct Effort {
   uint32_t most_chunks;
   double parts;  // of a call: its times are multiples of one
 };
-constexpr Effort kEfforts[] = {{32, kMostChunks, 32768},
+constexpr Effort kEfforts[] = {{kMostRanksFinely, kMostChunks, 32768},
                                {64, kMostChunks, 8192},
                                {256, kMostChunks, 4096},
                                {INT_MAX, 2, 1024}};

@@ -19,6 +19,9 @@ struct ExpectedPlan {
   size_t messages = 0;  // that were simulated
 };
 
+// Of more ranks the simulator has a coarser grain.
+inline constexpr int kMostRanksFinely = 32;
+
 // The plan that `blueprint` was made of, on this tree. The more ranks, the less exactly, so that it
 // takes a second at most of 1,024 equal ones; of a long ring the closed form is taken. `took_ns`:
 // what its calls take, where that is known, as a measure of how exactly. Empty where it cannot be

@@ -34,8 +34,6 @@ constexpr double kLeastServiceNs = 500'000;
 constexpr double kLeastSlower = 1.03, kLeastSlowerThanSimulated = 1.05;
 // What blames more has to explain more: of a second direction, or of a whole tier, so much.
 constexpr double kSecond = 0.03;
-// Of more ranks the simulator has a coarser grain (diagnose/expected.cpp).
-constexpr int kMostRanksFinely = 32;
 // A link is believed by the simulator alone only where it leaves no more than this.
 constexpr double kMostUnlike = 0.3, kMostUnlikeRoughly = 0.42;
 constexpr size_t kLikely = 12;  // of all that may be slow, so many are looked at closely

@@ -9,11 +9,12 @@
 // apart, and are named together. No link is said to be slower than what it carried all the while
 // allows, and where edges are slower than that by far, and are not simulated so, none is named.
 //
-// Who waits for whom such ratios cannot tell, and the simulator can. Of few ranks the likely
-// boundaries are simulated, each as slow as the call tells. One that shows most of what was
-// observed, and far more than the first, is named instead, and with the factor that it was
-// simulated with. Where the first explains little, and shows next to nothing, none is named
-// (synthesis.hpp).
+// Who waits for whom such ratios cannot tell, and the simulator can (synthesis.hpp). Of few ranks
+// the likely boundaries are simulated, each as slow as the call tells. One that shows most of what
+// was observed, and far more than the first, is named instead, and with the factor that it was
+// simulated with. Where the first explains little, and shows next to nothing, none is named. Of
+// more than 32 ranks, or of several cables, the simulator is rough: it gives no factor there, and
+// what shows next to nothing may be named.
 //
 // Where an uplink is several cables some carry more flows than others, as hashes have it, and a
 // fabric that is well looks slow there. Only what was before tells, and without it nothing is
