@@ -1,8 +1,12 @@
 // block_shares_test.cpp: calls in many streams all find room on a device.
-// ctest not-under-tsan: it has one thread
 #include "accelerator/cuda/block_shares.hpp"
 
 #include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 namespace sennit::cuda {
 namespace {
@@ -35,6 +39,29 @@ TEST(BlockShares, AStreamMayGrow) {
   EXPECT_EQ(shares.take(stream(1), 1), 1u);
   EXPECT_EQ(shares.take(stream(1), 200), 66u);
   EXPECT_EQ(shares.take(stream(2), 0), 1u);
+}
+
+TEST(BlockShares, StreamsThatThreadsNameAlikeAreSeveral) {
+  BlockShares shares(kRoom);
+  unsigned out = 0;
+  const void* const per_thread = stream(2);
+  std::vector<std::thread> threads(60);
+  std::vector<const void*> names;
+  std::mutex mutex;
+  std::condition_variable changed;
+  for (std::thread& thread : threads)
+    thread = std::thread([&] {
+      std::unique_lock lock(mutex);
+      names.push_back(BlockShares::name_of(per_thread));
+      out += shares.take(names.back(), 32);
+      changed.notify_all();
+      changed.wait(lock, [&] { return names.size() == threads.size(); });  // all live at once
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(out, kRoom);
+  EXPECT_GE(out, threads.size());
+  for (const void* const name : names) shares.give_back(name);
+  EXPECT_EQ(shares.take(stream(1), 200), kRoom / 2);
 }
 
 }  // namespace

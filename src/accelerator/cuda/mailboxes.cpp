@@ -110,7 +110,8 @@ Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number)
   SENNIT_RETURN_IF_ERROR(kernel_.owners->enter(stream, owner_));
   const auto wanted = static_cast<unsigned>(
       std::clamp<uint64_t>(work_bytes / kBytesOfABlock, 1, kernel_.most_blocks));
-  const unsigned blocks = kernel_.shares->take(stream, wanted);
+  share_ = BlockShares::name_of(stream);
+  const unsigned blocks = kernel_.shares->take(share_, wanted);
   Mailbox* mailbox = &mailbox_;
   Address board = post_.board;
   void* parameters[] = {&mailbox, &board, &number};
@@ -131,7 +132,7 @@ Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number)
 
 bool MailboxWorker::leave_stream() {
   if (!std::exchange(enqueued_, false)) return false;
-  kernel_.shares->give_back(stream_);
+  kernel_.shares->give_back(share_);
   kernel_.owners->leave(stream_);
   return true;
 }

@@ -116,10 +116,11 @@ class MailboxWorker : public StreamWorker {
   const StreamOwner owner_;
   Mailbox& mailbox_;
   bool enqueued_ = false;
-  void* stream_ = nullptr;  // where enqueued_
-  uint64_t posted_ = 0;     // commands
-  uint64_t next_tile_ = 0;  // of the launch
-  std::vector<Out> out_;    // by falling age
+  void* stream_ = nullptr;       // where enqueued_
+  const void* share_ = nullptr;  // likewise: whose share of the device's blocks it has
+  uint64_t posted_ = 0;          // commands
+  uint64_t next_tile_ = 0;       // of the launch
+  std::vector<Out> out_;         // by falling age
   std::deque<Waiting> waiting_;
 };
 
