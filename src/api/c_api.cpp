@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
+#include <future>
 #include <map>
 #include <mutex>
 #include <new>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -274,13 +276,29 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
     std::vector<Status> results(static_cast<size_t>(size));
     std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
     std::vector<std::thread> threads;
-    for (int r = 0; r < size; r++)
-      threads.emplace_back([&, r] {
-        const auto i = static_cast<size_t>(r);
-        const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
-        if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
-      });
+    // All begin or none does: one alone would wait for the others.
+    std::promise<bool> decision;
+    const std::shared_future<bool> begins = decision.get_future();
+    Status off;
+    try {
+      for (int r = 0; r < size; r++)
+        threads.emplace_back([&, begins, r] {
+          if (!begins.get()) return;
+          const auto i = static_cast<size_t>(r);
+          const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
+          if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
+        });
+    } catch (const std::system_error& error) {
+      off = Status(SENNIT_OUT_OF_RESOURCES,
+                   fmt::format("the system has no thread left for rank {} of {}: {}",
+                               threads.size(), size, error.what()));
+    }
+    decision.set_value(off.ok());
     for (std::thread& thread : threads) thread.join();
+    if (!off.ok()) {
+      sennit_forget_unique_id(&id);
+      return off;
+    }
     for (const Status& result : results) {
       if (result.ok()) continue;
       for (const sennit_comm_t c : made)

@@ -386,6 +386,13 @@ TEST(NcclThreads, WithoutThemAnErrorAndNoHang) {
   EXPECT_EQ(grouped, ncclSystemError);
   EXPECT_NE(text().find("thread"), std::string::npos) << text();
   EXPECT_EQ(comms[1], nullptr);
+
+  ncclComm_t all[3] = {nullptr, nullptr, nullptr};
+  g_threads_left = 2;
+  const ncclResult_t together = ncclCommInitAll(all, 3, nullptr);
+  g_threads_left = kNever;
+  EXPECT_EQ(together, ncclSystemError);
+  EXPECT_NE(text().find("thread"), std::string::npos) << text();
 }
 
 }  // namespace
