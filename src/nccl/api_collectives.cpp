@@ -1,6 +1,7 @@
 // api_collectives.cpp: collectives and messages, which name the rank's own memory, and groups of
 // them.
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <initializer_list>
 #include <optional>
@@ -67,54 +68,133 @@ sennit_status_t make_with_op(const Arguments& arguments, bool for_host, const F&
   return status;
 }
 
-// Makes the call at once, or as a batch. `make` takes the Arguments and returns sennit's status.
+// What a call is on: its memory, and in which stream's order.
+struct CallPlace {
+  Owner owner;
+  cudaStream_t stream;
+  DeviceContext device;  // that the stream is of, where it is unnamed
+};
+
+// A default stream is that of the communicator's device, whichever is current when the call is
+// made. Where that was not known when the communicator was made, the memory tells.
+CallPlace place_of(const Arguments& arguments, std::initializer_list<const void*> memory,
+                   cudaStream_t stream) {
+  const auto& sum = arguments.premultiplied;
+  const void* const scalar = sum ? sum->in_stream : nullptr;
+  CallPlace place{
+      std::min(owner_of(memory.begin(), static_cast<int>(memory.size())), owner_of(&scalar, 1)),
+      stream,
+      {}};
+  if (!is_unnamed(stream)) return place;
+  place.device = arguments.state->device();
+  for (const void* const at : memory)
+    if (place.owner != Owner::host && !place.device.context) place.device = device_of(at);
+  return place;
+}
+
+// Calls of the communicator go into the stream from now on.
+sennit_status_t set_stream(CommunicatorState& state, const CallPlace& place) {
+  const sennit_status_t set = sennit_comm_set_stream(state.comm(), place.stream);
+  if (set == SENNIT_OK) state.got_stream();
+  return set;
+}
+
+// Whether pinned memory has to be taken for the host's as well, where this build has nothing for
+// the device. Then the stream has come to the call.
+bool is_for_host(CommunicatorState& state, const CallPlace& place) {
+  if (place.owner != Owner::pinned) return false;
+  const OnDevice here(place.device);
+  return set_stream(state, place) == SENNIT_UNSUPPORTED && await_stream(place.stream).ok();
+}
+
+// `make` takes the Arguments and returns sennit's status.
+template <typename F>
+sennit_status_t make_in_place(const Arguments& arguments, const CallPlace& place, bool for_host,
+                              const F& make) {
+  const OnDevice here(place.device);
+  CommunicatorState& state = *arguments.state;
+  const bool on_host = place.owner == Owner::host;
+  // A call on the host's memory, whose stream was awaited, would be made in the order of that which
+  // an earlier one went into.
+  const bool needs_stream =
+      on_host ? state.has_stream() && (!is_unnamed(place.stream) || place.device.context != nullptr)
+              : !for_host;
+  if (needs_stream)
+    if (const sennit_status_t off = set_stream(state, place); off != SENNIT_OK) return off;
+  return make_with_op(arguments, for_host, make);
+}
+
+// Makes the call at once, or as a batch.
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
-  const auto& sum = arguments.premultiplied;
-  const void* const scalar = sum ? sum->in_stream : nullptr;
-  const Owner owner =
-      std::min(owner_of(memory.begin(), static_cast<int>(memory.size())), owner_of(&scalar, 1));
+  const CallPlace place = place_of(arguments, memory, stream);
+  const OnDevice here(place.device);
+  const std::shared_ptr<CommunicatorState>& state = arguments.state;
   // Of other calls the library sees it by itself.
-  const bool matters = owner == Owner::host || !arguments.state->blocking();
+  const bool matters = place.owner == Owner::host || !state->blocking();
   const bool captured = matters && is_captured(stream);
-  if (captured && owner == Owner::host)
+  if (captured && place.owner == Owner::host)
     return {ncclInvalidUsage,
             "the stream is being captured into a graph, and the call is on the host's memory: a "
             "graph has calls on memory of the device"};
   Outcome off;
-  if (owner == Owner::host) off = await_stream(stream);
+  if (place.owner == Owner::host) off = await_stream(stream);
   if (!off.ok()) return off;
-  // A call that is made later would be no part of the graph.
-  const bool blocking = captured || arguments.state->blocking();
-  const auto make_in_stream = [arguments, owner, stream, make] {
-    if (owner == Owner::host) return make_with_op(arguments, false, make);
-    const sennit_status_t set = sennit_comm_set_stream(arguments.state->comm(), stream);
-    // Pinned memory is the host's as well, where this build has nothing for the device.
-    const bool for_host = owner == Owner::pinned && set == SENNIT_UNSUPPORTED && !in_group();
-    if (set != SENNIT_OK && !(for_host && await_stream(stream).ok())) return set;
-    return make_with_op(arguments, for_host, make);
-  };
+  // A call that is made later would be no part of the graph, and another thread has another stream
+  // of its own.
+  const bool only_now = captured || (place.owner != Owner::host && is_of_thread(stream));
+  const bool blocking = only_now || state->blocking();
   if (!in_group() && blocking) {
-    if (off = arguments.state->await_made(); !off.ok()) return off;
-    const sennit_status_t status = make_in_stream();
+    if (off = state->await_made(); !off.ok()) return off;
+    const sennit_status_t status =
+        make_in_place(arguments, place, is_for_host(*state, place), make);
     if (status == SENNIT_OK) return {};
     return {result_of(status), sennit_last_error()};
   }
   CallBatch batch;
-  batch.communicators.push_back(arguments.state);
+  batch.communicators.push_back(state);
   batch.blocking = blocking;
-  batch.calls.push_back(make_in_stream);
+  BatchedCall call{state, {}, place.device, {}, {}};
+  if (place.owner != Owner::host) call.stream = stream;
+  if (place.owner == Owner::pinned)
+    call.is_for_host = [state, place] { return is_for_host(*state, place); };
+  call.make = [arguments, place, make](bool for_host) {
+    return make_in_place(arguments, place, for_host, make);
+  };
+  batch.calls.push_back(std::move(call));
   return submit(std::move(batch));
 }
 
+constexpr int kNobody = INT_MIN;
+
+// A call without elements: as NCCL has it, nothing happens, in no stream and on no rank. `rank`:
+// its root or its peer, or kNobody.
+Outcome make_nothing(CommunicatorState& state, int rank) {
+  int size = INT_MAX;  // of one that is still being made it is not known
+  if (const sennit_comm_t comm = state.comm()) sennit_comm_size(comm, &size);
+  if (rank != kNobody && (rank < 0 || rank >= size))
+    return {ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size)};
+  Outcome status = state.status();
+  return status.result == ncclInProgress ? Outcome{} : status;
+}
+
+// What a call is about besides its memory.
+struct CallShape {
+  size_t count;
+  int rank = kNobody;  // its root or its peer
+};
+
 template <typename F>
-ncclResult_t call(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op,
+ncclResult_t call(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, const CallShape& shape,
                   std::initializer_list<const void*> memory, cudaStream_t stream, F make) {
   return guarded([&] {
     Arguments arguments;
     Outcome outcome = read_arguments(comm, type, op, &arguments);
-    if (outcome.ok()) outcome = make_call(arguments, memory, stream, std::move(make));
+    if (outcome.ok() && shape.count == 0)
+      outcome = make_nothing(*arguments.state, shape.rank);
+    else if (outcome.ok())
+      outcome = make_call(arguments, memory, stream, std::move(make));
     if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);
     return outcome;
   });
@@ -135,14 +215,14 @@ ncclResult_t check(const ncclCollConfig_t* config) {
 
 ncclResult_t ncclAllReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                            ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, op, {count}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_all_reduce(send, recv, count, a.type, a.op, a.state->comm());
   });
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* recv, size_t count, ncclDataType_t type,
                            int root, ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, root}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_broadcast(send, recv, count, a.type, root, a.state->comm());
   });
 }
@@ -154,56 +234,56 @@ ncclResult_t ncclBcast(void* memory, size_t count, ncclDataType_t type, int root
 
 ncclResult_t ncclReduce(const void* send, void* recv, size_t count, ncclDataType_t type,
                         ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, op, {count, root}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_reduce(send, recv, count, a.type, a.op, root, a.state->comm());
   });
 }
 
 ncclResult_t ncclAllGather(const void* send, void* recv, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_all_gather(send, recv, count, a.type, a.state->comm());
   });
 }
 
 ncclResult_t ncclReduceScatter(const void* send, void* recv, size_t count, ncclDataType_t type,
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, op, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, op, {count}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_reduce_scatter(send, recv, count, a.type, a.op, a.state->comm());
   });
 }
 
 ncclResult_t ncclAlltoAll(const void* send, void* recv, size_t count, ncclDataType_t type,
                           ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_all_to_all(send, recv, count, a.type, a.state->comm());
   });
 }
 
 ncclResult_t ncclGather(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                         ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, root}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_gather(send, recv, count, a.type, root, a.state->comm());
   });
 }
 
 ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataType_t type, int root,
                          ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send, recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, root}, {send, recv}, stream, [=](const Arguments& a) {
     return sennit_scatter(send, recv, count, a.type, root, a.state->comm());
   });
 }
 
 ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {send}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, peer}, {send}, stream, [=](const Arguments& a) {
     return sennit_send(send, count, a.type, peer, a.state->comm());
   });
 }
 
 ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return call(comm, type, ncclSum, {recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, peer}, {recv}, stream, [=](const Arguments& a) {
     return sennit_recv(recv, count, a.type, peer, a.state->comm());
   });
 }

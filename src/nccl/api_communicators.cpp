@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nccl/config.hpp"
+#include "nccl/device.hpp"
 #include "nccl/environment.hpp"
 #include "nccl/exported.hpp"
 #include "nccl/group.hpp"
@@ -33,13 +34,15 @@ Outcome outcome_of(sennit_status_t status) {
 }
 
 // Has `make` fill the new communicator, at once or at the end of the group, and gives its handle
-// to the caller. Where the calls of `parent`, or without one those of the new communicator, do not
-// block, the caller has gone on by then: it gets the handle at once, if `expected` says that there
-// will be a communicator. Else only where it was made.
+// to the caller. It is of its parent's device, or of that which is current. Where the calls of
+// `parent`, or without one those of the new communicator, do not block, the caller has gone on by
+// then: it gets the handle at once, if `expected` says that there will be a communicator. Else only
+// where it was made.
 template <typename F>
 Outcome create(ncclComm_t* result, bool blocking, bool expected, CallBatch batch,
                const std::shared_ptr<CommunicatorState>& parent, F make) {
-  auto state = std::make_shared<CommunicatorState>(blocking);
+  const DeviceContext device = parent ? parent->device() : current_device();
+  auto state = std::make_shared<CommunicatorState>(blocking, device);
   batch.blocking = parent ? parent->blocking() : blocking;
   *result = nullptr;
   const bool at_once = !batch.blocking;
@@ -141,7 +144,8 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int
   });
 }
 
-ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*) {
+// `numbers`: of the ranks' devices; NULL: 0, 1 and so on. A process that uses no CUDA has none.
+ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int* numbers) {
   return guarded([&]() -> Outcome {
     if (!comms || devices < 1) return {ncclInvalidArgument, "comms is NULL or ndev < 1"};
     if (Outcome off = read_environment(); !off.ok()) return off;
@@ -150,7 +154,8 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comms, int devices, const int*) {
     if (Outcome off = outcome_of(sennit_comm_init_local(made.data(), devices, &config)); !off.ok())
       return off;
     for (int rank = 0; rank < devices; rank++) {
-      auto state = std::make_shared<CommunicatorState>(true);
+      auto state = std::make_shared<CommunicatorState>(
+          true, numbered_device(numbers ? numbers[rank] : rank));
       state->made(made[static_cast<size_t>(rank)]);
       comms[rank] = make_handle(std::move(state));
     }
@@ -310,11 +315,11 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   return ask(comm, rank, sennit_comm_rank);
 }
 
-// There is none: -1, as cudaGetDevice would leave it.
+// -1 where the program uses no CUDA.
 ncclResult_t ncclCommCuDevice(ncclComm_t comm, int* device) {
-  return with(comm, [&](const std::shared_ptr<CommunicatorState>&) -> Outcome {
+  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (!device) return {ncclInvalidArgument, "device is NULL"};
-    *device = -1;
+    *device = state->device().number;
     return {};
   });
 }
@@ -332,7 +337,8 @@ ncclResult_t ncclCommQueryProperties(ncclComm_t comm, ncclCommProperties_t* prop
     all.size = properties->size;
     all.magic = properties->magic;
     all.version = properties->version;
-    all.cudaDev = all.nvmlDev = -1;
+    all.cudaDev = state->device().number;
+    all.nvmlDev = -1;  // not asked
     sennit_comm_rank(made, &all.rank);
     sennit_comm_size(made, &all.nRanks);
     all.nLsaTeams = all.nRanks;  // no rank reaches another one's memory from a kernel

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -28,6 +29,13 @@ struct Outcome {
   bool ok() const { return result == ncclSuccess; }
 };
 
+using CudaContext = struct CUctx_st*;
+// A CUDA device, and what calls of it are made in; no context: it is not known.
+struct DeviceContext {
+  CudaContext context = nullptr;
+  int number = -1;  // -1: none
+};
+
 // What ncclRedOpCreatePreMulSum was given. Each call has a copy: the program may destroy the
 // operation as soon as the call was made, although it runs later.
 struct PremultipliedSum {
@@ -47,13 +55,19 @@ struct Registration {
 // Any thread.
 class CommunicatorState {
  public:
-  explicit CommunicatorState(bool blocking) : blocking_(blocking) {}
+  // `device`: which it is of, as NCCL has it: that which is current when it is made.
+  CommunicatorState(bool blocking, const DeviceContext& device)
+      : blocking_(blocking), device_(device) {}
   // Gives the communicator back where there is one.
   ~CommunicatorState();
   CommunicatorState(const CommunicatorState&) = delete;
   CommunicatorState& operator=(const CommunicatorState&) = delete;
 
   bool blocking() const { return blocking_; }
+  const DeviceContext& device() const { return device_; }
+  // Whether a call has gone into a stream, in which those that name none would go from then on.
+  bool has_stream() const { return has_stream_.load(std::memory_order_relaxed); }
+  void got_stream() { has_stream_.store(true, std::memory_order_relaxed); }
 
   // Null until it is made.
   sennit_comm_t comm() const SENNIT_EXCLUDES(mutex_);
@@ -95,6 +109,8 @@ class CommunicatorState {
 
  private:
   const bool blocking_;
+  const DeviceContext device_;
+  std::atomic<bool> has_stream_{false};
   mutable Mutex mutex_;
   Condition changed_;
   sennit_comm_t comm_ SENNIT_GUARDED_BY(mutex_) = nullptr;

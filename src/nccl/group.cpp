@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "nccl/device.hpp"
 #include "nccl/numbers.hpp"
 #include "nccl/report.hpp"
 
@@ -83,17 +84,18 @@ Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
   return off;
 }
 
-Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
+// Makes all of them, between sennit_group_start and sennit_group_end where they are several.
+Outcome start_calls(const std::vector<BatchedCall>& calls, const std::vector<bool>& for_host) {
   sennit_status_t status = SENNIT_OK;
   if (calls.size() == 1) {
-    status = calls.front()();
+    status = calls.front().make(for_host.front());
   } else {
     sennit_group_start();
     // One with a wrong argument says so once more at the end, which then makes none of them.
     sennit_status_t first = SENNIT_OK;
     std::string text;
-    for (const auto& call : calls) {
-      const sennit_status_t made = call();
+    for (size_t i = 0; i < calls.size(); i++) {
+      const sennit_status_t made = calls[i].make(for_host[i]);
       if (made == SENNIT_OK || first != SENNIT_OK) continue;
       first = made;
       text = sennit_last_error();
@@ -103,6 +105,47 @@ Outcome make_calls(const std::vector<std::function<sennit_status_t()>>& calls) {
   }
   if (status == SENNIT_OK) return {};
   return {result_of(status), sennit_last_error()};
+}
+
+// Of each communicator, the streams that its calls go into, once each.
+struct StreamsOf {
+  const CommunicatorState* communicator;
+  DeviceContext device;
+  std::vector<cudaStream_t> streams;
+};
+std::vector<StreamsOf> streams_of(const std::vector<BatchedCall>& calls,
+                                  const std::vector<bool>& for_host) {
+  std::vector<StreamsOf> all;
+  for (size_t i = 0; i < calls.size(); i++) {
+    if (!calls[i].stream || for_host[i]) continue;
+    const CommunicatorState* const communicator = calls[i].communicator.get();
+    auto of = std::find_if(all.begin(), all.end(),
+                           [&](const StreamsOf& one) { return one.communicator == communicator; });
+    if (of == all.end()) of = all.insert(of, {communicator, {}, {}});
+    if (!of->device.context) of->device = calls[i].device;
+    if (std::find(of->streams.begin(), of->streams.end(), *calls[i].stream) == of->streams.end())
+      of->streams.push_back(*calls[i].stream);
+  }
+  return all;
+}
+
+Outcome join(const std::vector<StreamsOf>& all) {
+  for (const StreamsOf& of : all) {
+    const OnDevice here(of.device);
+    if (Outcome off = join_streams(of.streams); !off.ok()) return off;
+  }
+  return {};
+}
+
+// The streams of one group are one point in time, as NCCL's guide has it: none of its calls begins
+// before all streams have come to it, and none of these goes on before all calls are over.
+Outcome make_calls(const std::vector<BatchedCall>& calls) {
+  std::vector<bool> for_host;
+  for (const BatchedCall& call : calls) for_host.push_back(call.is_for_host && call.is_for_host());
+  const std::vector<StreamsOf> streams = streams_of(calls, for_host);
+  if (Outcome off = join(streams); !off.ok()) return off;
+  if (Outcome off = start_calls(calls, for_host); !off.ok()) return off;
+  return join(streams);
 }
 
 Outcome run(const CallBatch& batch) {
@@ -202,7 +245,7 @@ Outcome predict_group(std::optional<double>* microseconds) {
                    {ncclInvalidUsage, "ncclGroupSimulateEnd: a communicator is made in the group"});
   for (const auto& communicator : batch.communicators) communicator->await_jobs();
   sennit_group_start();
-  for (const auto& call : batch.calls) call();  // what is off is said at the end
+  for (const BatchedCall& call : batch.calls) call.make(false);  // what is off is said at the end
   uint64_t ns = 0;
   if (const sennit_status_t status = sennit_group_predict(&ns); status != SENNIT_OK)
     return {result_of(status), sennit_last_error()};

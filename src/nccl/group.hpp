@@ -11,13 +11,24 @@
 
 namespace sennit::nccl {
 
+// A call that is made within a group of sennit's.
+struct BatchedCall {
+  // The communicator and the stream, where it goes into one.
+  std::shared_ptr<CommunicatorState> communicator;
+  std::optional<cudaStream_t> stream;
+  DeviceContext device;  // that an unnamed stream is of
+  // Before all calls of the group: whether the memory has to be taken for the host's, since this
+  // build has nothing for the device.
+  std::function<bool()> is_for_host;
+  std::function<sennit_status_t(bool for_host)> make;
+};
+
 // The communicators that one call, or one group of calls, makes, and then the calls themselves.
 struct CallBatch {
   // Makes a communicator; they run side by side, since each waits for other ranks, which may be
   // creations of the same group.
   std::vector<std::function<Outcome()>> creations;
-  // Starts a call within a group of sennit's.
-  std::vector<std::function<sennit_status_t()>> calls;
+  std::vector<BatchedCall> calls;
   // Whom it is about. New ones count too.
   std::vector<std::shared_ptr<CommunicatorState>> communicators;
   // Those that are aborted first of all: what is under way on them would keep the batch waiting.

@@ -1,6 +1,6 @@
 // nccl_driver_test.cpp: threads that make their first calls at the same time all know of CUDA's
 // driver. Each trial is a process of its own, since what is found is kept.
-// ctest compiles: src/nccl/device_memory.cpp
+// ctest compiles: src/nccl/device_memory.cpp src/nccl/device.cpp
 // ctest runs: fake_cuda
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -21,6 +21,8 @@ struct ContextStack {
 };
 thread_local ContextStack stack;
 
+constexpr int kHostPointersServe = 91;  // CUdevice_attribute
+
 struct ErrorWords {
   int number;
   const char* name;
@@ -182,17 +184,20 @@ int cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   if (const int error = enter()) return error;
   if (!is_device(device)) return kInvalidDevice;
   static constexpr std::pair<int, int> kKnown[] = {
-      {1, 1024},                // threads of a block
-      {10, 32},                 // threads of a warp
-      {16, 8},                  // multiprocessors
-      {38, 64 << 10},           // bytes of the second cache
-      {41, 1},                  // one address space
-      {75, 9},        {76, 0},  // compute capability
-      {91, 1},                  // registered memory has the same address on the device
+      {1, 1024},       // threads of a block
+      {10, 32},        // threads of a warp
+      {16, 8},         // multiprocessors
+      {38, 64 << 10},  // bytes of the second cache
+      {41, 1},         // one address space
+      {75, 9},
+      {76, 0},                  // compute capability
+      {kHostPointersServe, 1},  // registered memory has the same address on the device
   };
   *value = 0;
   for (const auto& [known, is] : kKnown)
     if (known == attribute) *value = is;
+  const char* const old = std::getenv("SOFT_GPU_OLD");
+  if (attribute == kHostPointersServe && old != nullptr && std::atoi(old) != 0) *value = 0;
   return 0;
 }
 
