@@ -4,8 +4,10 @@
 // are described once, by a function that fills an Operation and says whether sennit takes the call;
 // see pmpi/types.hpp for which it takes. Other ranks may make the same call by another of them.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <numeric>
 #include <optional>
 
@@ -35,21 +37,41 @@ const std::byte* at(const void* memory, ptrdiff_t bytes) {
 // The caller's elements as bytes: where they are, or packed into `storage`.
 const std::byte* flat(const void* memory, ptrdiff_t count, const Elements& elements,
                       std::vector<std::byte>* storage) {
-  if (elements.dense()) return static_cast<const std::byte*>(memory);
+  if (elements.flat_at(memory)) return static_cast<const std::byte*>(memory);
   storage->resize(bytes_of(count, elements));
   elements.pack(memory, count, storage->data());
   return storage->data();
 }
 
+// Whether all counts are such; MPI itself says what is wrong with others.
+template <typename Count>
+bool are_counts(const Count counts[], int n) {
+  return std::all_of(counts, counts + n, [](Count count) { return count >= 0; });
+}
+
 // ---- reductions ----
+
+// Of the elements of a reduction, which are predefined: where the operation reads them, and where
+// it leaves them, until it has completed.
+const void* read_from(Operation* o, const void* memory, MPI_Count count, MPI_Datatype type) {
+  return is_on_device(memory) ? flat(memory, count, Elements(type), &o->input) : memory;
+}
+void* left_in(Operation* o, void* memory, MPI_Count count, MPI_Datatype type) {
+  if (!is_on_device(memory)) return memory;
+  const Elements elements(type);
+  o->output.resize(bytes_of(count, elements));
+  o->after = [=] { elements.unpack(o->output.data(), memory, count); };
+  return o->output.data();
+}
 
 bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count count,
                 MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Allreduce", comm, blocks)) return false;
-  const void* const in = send == MPI_IN_PLACE ? recv : send;
+  const void* const in = read_from(o, send == MPI_IN_PLACE ? recv : send, count, type);
+  void* const out = left_in(o, recv, count, type);
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
-    return sennit_all_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op,
+    return sennit_all_reduce_start(in, out, static_cast<size_t>(count) * r->per, r->type, r->op,
                                    sennits, work);
   };
   return true;
@@ -59,9 +81,10 @@ bool reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count c
             MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Reduce", comm, blocks)) return false;
-  const void* const in = send == MPI_IN_PLACE ? recv : send;
+  const void* const in = read_from(o, send == MPI_IN_PLACE ? recv : send, count, type);
+  void* const out = o->held->rank == root ? left_in(o, recv, count, type) : recv;
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
-    return sennit_reduce_start(in, recv, static_cast<size_t>(count) * r->per, r->type, r->op, root,
+    return sennit_reduce_start(in, out, static_cast<size_t>(count) * r->per, r->type, r->op, root,
                                sennits, work);
   };
   return true;
@@ -72,16 +95,20 @@ bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* sen
                     const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
-  if (!r || !on(o, name, comm, blocks)) return false;
+  if (!r || !are_counts(counts.data(), static_cast<int>(counts.size())) ||
+      !on(o, name, comm, blocks))
+    return false;
   for (const MPI_Count count : counts) o->counts.push_back(static_cast<size_t>(count) * r->per);
   const bool in_place = send == MPI_IN_PLACE;
-  const size_t own = o->counts[static_cast<size_t>(o->held->rank)] * sennit_type_bytes(r->type);
-  if (in_place) {
-    o->output.resize(own);
+  const auto self = static_cast<size_t>(o->held->rank);
+  const MPI_Count all = std::accumulate(counts.begin(), counts.end(), MPI_Count{0});
+  const void* const in = read_from(o, in_place ? recv : send, all, type);
+  void* out = left_in(o, recv, counts[self], type);
+  if (in_place && out == recv) {
+    o->output.resize(o->counts[self] * sennit_type_bytes(r->type));
     o->after = [o, recv] { std::memcpy(recv, o->output.data(), o->output.size()); };
+    out = o->output.data();
   }
-  const void* const in = in_place ? recv : send;
-  void* const out = in_place ? o->output.data() : recv;
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_reduce_scatter_v_start(in, out, o->counts.data(), r->type, r->op, sennits, work);
   };
@@ -109,7 +136,7 @@ bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Dat
   const Elements elements(type);
   const size_t bytes = bytes_of(count, elements);
   void* memory = buffer;
-  if (!elements.dense()) {
+  if (!elements.flat_at(buffer)) {
     o->input.resize(bytes);
     memory = o->input.data();
     if (o->held->rank == root)
@@ -126,7 +153,9 @@ bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Dat
 bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (recv_count < 0 || !on(o, "Allgather", comm, blocks)) return false;
+  if (recv_count < 0 || (send != MPI_IN_PLACE && send_count < 0) ||
+      !on(o, "Allgather", comm, blocks))
+    return false;
   const Elements to(recv_type);
   const size_t block = bytes_of(recv_count, to);
   const ptrdiff_t stride = recv_count * to.extent();
@@ -136,7 +165,7 @@ bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_coun
                              ? flat(own, recv_count, to, &o->input)
                              : flat(send, send_count, Elements(send_type), &o->input);
   void* out = recv;
-  if (!to.dense()) {
+  if (!to.flat_at(recv)) {
     o->output.resize(block * static_cast<size_t>(size));
     out = o->output.data();
     o->after = [=] {
@@ -186,7 +215,7 @@ void* receive_blocks(Operation* o, void* recv, const Count counts[],
                      const Displacement displacements[], const Elements& to,
                      std::vector<size_t>* bytes, std::vector<size_t>* begins) {
   const int size = o->held->size;
-  if (to.dense())
+  if (to.flat_at(recv))
     return blocks_of(static_cast<std::byte*>(recv), counts, displacements, size, to, bytes, begins);
   o->output.resize(packed_blocks(counts, size, to, bytes, begins));
   const std::vector<Count> n(counts, counts + size);
@@ -202,7 +231,9 @@ template <typename Count, typename Displacement>
 bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
                   MPI_Datatype send_type, void* recv, const Count counts[],
                   const Displacement displacements[], MPI_Datatype recv_type, MPI_Comm comm) {
-  if (!on(o, "Allgatherv", comm, blocks)) return false;
+  if (!on(o, "Allgatherv", comm, blocks) || !are_counts(counts, o->held->size) ||
+      (send != MPI_IN_PLACE && send_count < 0))
+    return false;
   const Elements to(recv_type);
   const int self = o->held->rank;
   void* const own = at(recv, displacements[self] * to.extent());
@@ -221,7 +252,9 @@ bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
 bool all_to_all(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (recv_count < 0 || !on(o, "Alltoall", comm, blocks)) return false;
+  if (recv_count < 0 || (send != MPI_IN_PLACE && send_count < 0) ||
+      !on(o, "Alltoall", comm, blocks))
+    return false;
   const Elements to(recv_type);
   const size_t block = bytes_of(recv_count, to);
   const ptrdiff_t size = o->held->size;
@@ -230,7 +263,7 @@ bool all_to_all(Operation* o, bool blocks, const void* send, MPI_Count send_coun
                              ? flat(recv, all, to, &o->input)
                              : flat(send, send_count * size, Elements(send_type), &o->input);
   void* out = recv;
-  if (!to.dense()) {
+  if (!to.flat_at(recv)) {
     o->output.resize(block * static_cast<size_t>(size));
     out = o->output.data();
     o->after = [=] { to.unpack(o->output.data(), recv, all); };
@@ -259,11 +292,12 @@ bool all_to_all_v(Operation* o, bool blocks, const void* send, const Count send_
                   MPI_Datatype recv_type, MPI_Comm comm) {
   if (!on(o, "Alltoallv", comm, blocks)) return false;
   const int size = o->held->size;
-  const Elements to(recv_type);
   const bool in_place = send == MPI_IN_PLACE;
+  if (!are_counts(recv_counts, size) || (!in_place && !are_counts(send_counts, size))) return false;
+  const Elements to(recv_type);
   const Elements from = in_place ? to : Elements(send_type);
   const void* in = send;
-  if (in_place || !from.dense()) {
+  if (in_place || !from.flat_at(send)) {
     pack_blocks(in_place ? recv : send, in_place ? recv_counts : send_counts,
                 in_place ? recv_displacements : send_displacements, size, from, &o->counts,
                 &o->displacements, &o->input);
@@ -302,19 +336,40 @@ using Count = MPI_Count;
 using Displacement = MPI_Aint;
 }  // namespace large
 
+namespace {
+
+// The result of `call`, or where there is no memory for what it packs, the error, which the
+// communicator's handler is told.
+template <typename Call>
+int with_memory(MPI_Comm comm, Call call) {
+  try {
+    return call();
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "sennit: there is no memory for what a collective packs\n");
+    PMPI_Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
+    return MPI_ERR_NO_MEM;
+  }
+}
+
+}  // namespace
+
 // A function, and one that does not block: what fills the operation, the parameters, and the
 // arguments, of the function itself and for what fills.
-#define BLOCKING(name, fill, parameters, arguments, ...)                            \
-  extern "C" int sennit_pmpi_##name parameters {                                    \
-    Operation operation;                                                            \
-    if (!fill(&operation, true, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
-    return by_sennit(run(operation));                                               \
+#define BLOCKING(name, fill, parameters, arguments, ...)                              \
+  extern "C" int sennit_pmpi_##name parameters {                                      \
+    return with_memory(comm, [&] {                                                    \
+      Operation operation;                                                            \
+      if (!fill(&operation, true, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
+      return by_sennit(run(operation));                                               \
+    });                                                                               \
   }
-#define NONBLOCKING(name, fill, parameters, arguments, ...)                               \
-  extern "C" int sennit_pmpi_##name parameters {                                          \
-    auto operation = std::make_unique<Operation>();                                       \
-    if (!fill(operation.get(), false, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
-    return by_sennit(begin(std::move(operation), request));                               \
+#define NONBLOCKING(name, fill, parameters, arguments, ...)                                 \
+  extern "C" int sennit_pmpi_##name parameters {                                            \
+    return with_memory(comm, [&] {                                                          \
+      auto operation = std::make_unique<Operation>();                                       \
+      if (!fill(operation.get(), false, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
+      return by_sennit(begin(std::move(operation), request));                               \
+    });                                                                                     \
   }
 // Both with either count. An MPI before its version 4 has not those with large ones.
 #define WITH_COUNTS(define, name, fill, parameters, arguments, ...) \

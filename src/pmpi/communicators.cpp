@@ -1,12 +1,21 @@
 // communicators.cpp: see pmpi/communicators.hpp.
 #include "pmpi/communicators.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
+#include <future>
 #include <map>
 #include <numeric>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <vector>
+
+#include "pmpi/operation.hpp"
 
 namespace sennit::pmpi {
 namespace {
@@ -64,33 +73,71 @@ int draw_tag(const Held& world) {
   return static_cast<int>(own) * world.size + world.rank;
 }
 
-// By its members alone, out of that of all processes: no new connections, and no new threads.
-sennit_status_t make_of_world(MPI_Comm comm, Held& world, Held* held) {
+// The ranks of a communicator's members among all processes; MPI_UNDEFINED: of another world, as
+// those that were spawned are.
+std::vector<int> ranks_in_world(MPI_Comm comm, int size) {
   MPI_Group members, everyone;
   PMPI_Comm_group(comm, &members);
   PMPI_Comm_group(MPI_COMM_WORLD, &everyone);
-  std::vector<int> own(static_cast<size_t>(held->size)), ranks(own.size());
+  std::vector<int> own(static_cast<size_t>(size)), ranks(own.size());
   std::iota(own.begin(), own.end(), 0);
-  PMPI_Group_translate_ranks(members, held->size, own.data(), everyone, ranks.data());
+  PMPI_Group_translate_ranks(members, size, own.data(), everyone, ranks.data());
   PMPI_Group_free(&members);
   PMPI_Group_free(&everyone);
+  return ranks;
+}
+
+// What became of something, and why.
+struct Made {
+  sennit_status_t status = SENNIT_OK;
+  std::string why;
+};
+Made made_by(const std::function<sennit_status_t()>& make) {
+  const sennit_status_t status = make();
+  return {status, status == SENNIT_OK ? "" : sennit_last_error()};
+}
+
+// Another rank may come to this one's call only after a message that MPI has not sent yet: so MPI
+// makes progress meanwhile.
+Made beside_mpi(const std::function<sennit_status_t()>& make) {
+  std::promise<Made> promise;
+  std::future<Made> made = promise.get_future();
+  std::thread maker;
+  try {
+    maker = std::thread([&] { promise.set_value(made_by(make)); });
+  } catch (const std::system_error&) {
+    return made_by(make);
+  }
+  while (made.wait_for(std::chrono::milliseconds(1)) != std::future_status::ready)
+    let_mpi_progress();
+  maker.join();
+  return made.get();
+}
+
+// By its members alone, out of that of all processes: no new connections, and no new threads.
+Made make_of_world(MPI_Comm comm, const std::vector<int>& ranks, Held& world, Held* held) {
   int tag = held->rank == 0 ? draw_tag(world) : 0;
   PMPI_Bcast(&tag, 1, MPI_INT, 0, comm);
-  return sennit_comm_create_group(world.comm, ranks.data(), held->size, tag, &held->comm);
+  return beside_mpi([&] {
+    return sennit_comm_create_group(world.comm, ranks.data(), held->size, tag, &held->comm);
+  });
 }
 
 // A job of its own.
-sennit_status_t make_anew(MPI_Comm comm, Held* held) {
+Made make_anew(MPI_Comm comm, Held* held) {
   struct {
     sennit_unique_id_t id;
     int status;
   } message = {};
   if (held->rank == 0) message.status = sennit_get_unique_id(&message.id);
   PMPI_Bcast(&message, sizeof message, MPI_BYTE, 0, comm);
-  if (message.status != SENNIT_OK) return static_cast<sennit_status_t>(message.status);
+  if (message.status != SENNIT_OK)
+    return {static_cast<sennit_status_t>(message.status), "its first rank cannot be reached"};
   sennit_config_t config = SENNIT_CONFIG_INIT;
   config.arrival_timeout_ms = INT32_MAX;  // a late rank is no error to MPI's programs
-  return sennit_comm_init_rank(&held->comm, held->size, &message.id, held->rank, &config);
+  return beside_mpi([&] {
+    return sennit_comm_init_rank(&held->comm, held->size, &message.id, held->rank, &config);
+  });
 }
 
 // Collective. All ranks end with a communicator of sennit's, or none does.
@@ -100,13 +147,19 @@ void make(MPI_Comm comm, Held* held) {
   } all;
   PMPI_Initialized(&all.has_begun);  // else MPI has sessions only
   const std::shared_ptr<Held> world = all.has_begun ? find(MPI_COMM_WORLD) : nullptr;
-  all.has_world = world && world->comm && comm != MPI_COMM_WORLD;
+  std::vector<int> ranks;
+  if (world && world->comm && comm != MPI_COMM_WORLD) {
+    ranks = ranks_in_world(comm, held->size);
+    all.has_world = std::find(ranks.begin(), ranks.end(), MPI_UNDEFINED) == ranks.end();
+  }
   PMPI_Allreduce(MPI_IN_PLACE, &all, 2, MPI_INT, MPI_MIN, comm);
   if (!all.has_begun) return;
-  int status = all.has_world ? make_of_world(comm, *world, held) : make_anew(comm, held);
+  const Made made =
+      all.has_world ? make_of_world(comm, ranks, *world, held) : make_anew(comm, held);
+  int status = made.status;
   if (status != SENNIT_OK)
     std::fprintf(stderr, "sennit: %s; MPI itself does the collectives of this communicator\n",
-                 sennit_last_error());
+                 made.why.c_str());
   PMPI_Allreduce(MPI_IN_PLACE, &status, 1, MPI_INT, MPI_MAX, comm);
   if (status == SENNIT_OK) return;
   sennit_comm_destroy(held->comm);

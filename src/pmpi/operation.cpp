@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <map>
 #include <utility>
 
 #include "base/mutex.hpp"
@@ -14,12 +15,11 @@ namespace {
 
 constexpr int64_t kSliceMs = 1;  // between two looks after MPI's own messages
 
-// A request of MPI's for an operation of sennit's. What MPI asks of it when it is waited for lives
-// until MPI lets go of the request.
+// A request of MPI's for an operation of sennit's.
 struct Begun {
   std::unique_ptr<Operation> operation;
   MPI_Request request = MPI_REQUEST_NULL;
-  int* result = nullptr;
+  int result = MPI_SUCCESS;
 };
 
 struct AllBegun {
@@ -32,17 +32,25 @@ struct AllBegun {
   }
 };
 
-int query(void* result, MPI_Status* status) {
+struct AllFailed {
+  Mutex mutex;
+  std::map<MPI_Request, Failure> failures SENNIT_GUARDED_BY(mutex);
+  std::atomic<size_t> count{0};
+  static AllFailed& instance() {
+    static auto* const all = new AllFailed;
+    return *all;
+  }
+};
+
+// What it failed with is no error here: MPI would tell it to the handler of another communicator.
+int query(void*, MPI_Status* status) {
   PMPI_Status_set_elements(status, MPI_BYTE, 0);
   PMPI_Status_set_cancelled(status, 0);
   status->MPI_SOURCE = MPI_UNDEFINED;
   status->MPI_TAG = MPI_UNDEFINED;
-  return *static_cast<int*>(result);
-}
-int let_go(void* result) {
-  delete static_cast<int*>(result);
   return MPI_SUCCESS;
 }
+int let_go(void*) { return MPI_SUCCESS; }
 int cancel(void*, int) { return MPI_SUCCESS; }
 
 // What sennit says becomes MPI's error.
@@ -52,11 +60,10 @@ int error_of(const Operation& operation, sennit_status_t status) {
   return MPI_ERR_OTHER;
 }
 
-// Tells the communicator's own handler, which may call any function of MPI's: no lock is held.
+// No lock is held.
 int handled(const Operation& operation, int result) {
-  if (result != MPI_SUCCESS && !operation.held->freed)
-    PMPI_Comm_call_errhandler(operation.mpi, result);
-  return result;
+  if (result == MPI_SUCCESS) return result;
+  return tell({operation.mpi, operation.held, result}, result);
 }
 
 // The operation has completed; its work is given back.
@@ -83,7 +90,7 @@ std::vector<Begun> take_over(AllBegun& all) {
   const MutexLock lock(all.mutex);
   for (size_t i = 0; i < all.operations.size();) {
     Begun& begun = all.operations[i];
-    if (!is_over(*begun.operation, begun.result)) {
+    if (!is_over(*begun.operation, &begun.result)) {
       i++;
       continue;
     }
@@ -94,13 +101,30 @@ std::vector<Begun> take_over(AllBegun& all) {
   return over;
 }
 
-// MPI does something only while one of its functions is called.
+}  // namespace
+
 void let_mpi_progress() {
   int flag = 0;
   PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &flag, MPI_STATUS_IGNORE);
 }
 
-}  // namespace
+bool any_failed() { return AllFailed::instance().count.load() > 0; }
+
+std::optional<Failure> take_failure(MPI_Request request) {
+  AllFailed& all = AllFailed::instance();
+  const MutexLock lock(all.mutex);
+  const auto found = all.failures.find(request);
+  if (found == all.failures.end()) return std::nullopt;
+  Failure failure = std::move(found->second);
+  all.failures.erase(found);
+  all.count--;
+  return failure;
+}
+
+int tell(const Failure& failure, int error) {
+  if (!failure.held->freed) PMPI_Comm_call_errhandler(failure.comm, error);
+  return error;
+}
 
 int run(Operation& operation) {
   MutexLock lock(operation.held->mutex);
@@ -125,11 +149,10 @@ int begin(std::unique_ptr<Operation> operation, MPI_Request* request) {
     error = error_of(*operation, operation->start(operation->held->comm, &operation->work));
   }
   if (error != MPI_SUCCESS) return handled(*operation, error);
-  auto* const result = new int(MPI_SUCCESS);
-  PMPI_Grequest_start(query, let_go, cancel, result, request);
+  PMPI_Grequest_start(query, let_go, cancel, nullptr, request);
   AllBegun& all = AllBegun::instance();
   const MutexLock lock(all.mutex);
-  all.operations.push_back({std::move(operation), *request, result});
+  all.operations.push_back({std::move(operation), *request});
   all.count++;
   return MPI_SUCCESS;
 }
@@ -140,7 +163,12 @@ void poll() {
   AllBegun& all = AllBegun::instance();
   if (all.count.load() == 0) return;
   for (const Begun& begun : take_over(all)) {
-    handled(*begun.operation, *begun.result);
+    if (begun.result != MPI_SUCCESS) {
+      AllFailed& failed = AllFailed::instance();
+      const MutexLock lock(failed.mutex);
+      failed.failures[begun.request] = {begun.operation->mpi, begun.operation->held, begun.result};
+      failed.count = failed.failures.size();
+    }
     PMPI_Grequest_complete(begun.request);
     all.count--;  // from now on MPI's own functions may wait for it
   }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,24 @@ int begin(std::unique_ptr<Operation> operation, MPI_Request* request);
 void poll();
 // Whether something has begun and is not complete. Else MPI's own functions do.
 bool any_begun();
+
+// ---- errors of those that did not block ----
+
+// What one ended with that was not MPI_SUCCESS. The function that completes its request tells it.
+struct Failure {
+  MPI_Comm comm = MPI_COMM_NULL;
+  std::shared_ptr<Held> held;
+  int error = MPI_SUCCESS;
+};
+bool any_failed();
+// That of the request, as the program knew it before it was complete, which is told now.
+std::optional<Failure> take_failure(MPI_Request request);
+// Calls the communicator's own error handler, which may call any function of MPI's. Returns
+// `error`.
+int tell(const Failure& failure, int error);
+
+// MPI does something only while one of its functions is called.
+void let_mpi_progress();
 // Sleeps for a moment where one of these is sennit's, in sennit; else only yields.
 void rest();
 

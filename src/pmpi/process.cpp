@@ -21,6 +21,13 @@ int begun(int result) {
 
 extern "C" {
 
+// For the forwarders: whether the calling thread is within one of these functions. What it calls
+// there is MPI's own.
+int* sennit_pmpi_within(void) {
+  static thread_local int within = 0;
+  return &within;
+}
+
 int sennit_pmpi_Init(int* argc, char*** argv) { return begun(PMPI_Init(argc, argv)); }
 
 int sennit_pmpi_Init_thread(int* argc, char*** argv, int required, int* provided) {

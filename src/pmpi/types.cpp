@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/mutex.hpp"
+
 // Absent before MPI 4. Only these tell of a type whose maker was given large counts.
 extern "C" {
 [[gnu::weak]] int PMPI_Type_get_envelope_c(MPI_Datatype type, MPI_Count* integers,
@@ -100,6 +102,16 @@ std::optional<sennit_op_t> op_of(MPI_Op op) {
   return std::nullopt;
 }
 
+// Not of the program's making, and not to be freed: those by Fortran's precision and range, and by
+// what they are pairs of, are predefined as well, if not named.
+bool is_predefined(int combiner) {
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+  if (combiner == MPI_COMBINER_VALUE_INDEX) return true;
+#endif
+  return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL ||
+         combiner == MPI_COMBINER_F90_COMPLEX || combiner == MPI_COMBINER_F90_INTEGER;
+}
+
 // How a type was made, as MPI_Type_get_envelope_c says: how many of what its maker was given.
 struct Made {
   int combiner = 0;
@@ -137,7 +149,7 @@ MPI_Datatype inner_of(MPI_Datatype type, const Made& made) {
 // order than memory has them.
 bool is_dense(MPI_Datatype type) {
   const Made made = made_of(type);
-  if (made.combiner == MPI_COMBINER_NAMED) {
+  if (is_predefined(made.combiner)) {
     int size = 0;
     MPI_Aint least = 0, extent = 0;
     PMPI_Type_size(type, &size);
@@ -147,8 +159,39 @@ bool is_dense(MPI_Datatype type) {
   if (made.combiner != MPI_COMBINER_CONTIGUOUS && made.combiner != MPI_COMBINER_DUP) return false;
   MPI_Datatype inner = inner_of(type, made);
   const bool dense = is_dense(inner);
-  if (made_of(inner).combiner != MPI_COMBINER_NAMED) PMPI_Type_free(&inner);
+  if (!is_predefined(made_of(inner).combiner)) PMPI_Type_free(&inner);
   return dense;
+}
+
+// So many bytes, which may be more than an int counts.
+MPI_Datatype bytes_type(size_t bytes) {
+  constexpr size_t kPiece = size_t{1} << 30;
+  MPI_Datatype piece = MPI_DATATYPE_NULL, all = MPI_DATATYPE_NULL;
+  PMPI_Type_contiguous(static_cast<int>(kPiece), MPI_BYTE, &piece);
+  const int counts[] = {static_cast<int>(bytes / kPiece), static_cast<int>(bytes % kPiece)};
+  const MPI_Aint begins[] = {0, static_cast<MPI_Aint>(bytes / kPiece * kPiece)};
+  const MPI_Datatype types[] = {piece, MPI_BYTE};
+  PMPI_Type_create_struct(2, counts, begins, types, &all);
+  PMPI_Type_commit(&all);
+  PMPI_Type_free(&piece);
+  return all;
+}
+
+// Of this process alone, where nobody else's messages are.
+MPI_Comm self() {
+  static const MPI_Comm comm = [] {
+    MPI_Comm made = MPI_COMM_NULL;
+    PMPI_Comm_dup(MPI_COMM_SELF, &made);
+    return made;
+  }();
+  return comm;
+}
+
+// One element as another of as many bytes: MPI's other way to pack, which counts none.
+void copy_one(const void* from, MPI_Datatype from_type, void* to, MPI_Datatype to_type) {
+  static Mutex mutex;
+  const MutexLock lock(mutex);
+  PMPI_Sendrecv(from, 1, from_type, 0, 0, to, 1, to_type, 0, 0, self(), MPI_STATUS_IGNORE);
 }
 
 }  // namespace
@@ -202,7 +245,18 @@ void Elements::in_parts(ptrdiff_t count, Part part) const {
   }
 }
 
+// Whether an element has more bytes than an int counts.
+bool Elements::is_long() const { return size_ > INT_MAX; }
+
 void Elements::pack(const void* elements, ptrdiff_t count, std::byte* bytes) const {
+  if (is_long()) {
+    MPI_Datatype packed = bytes_type(size_);
+    for (ptrdiff_t i = 0; i < count; i++)
+      copy_one(static_cast<const std::byte*>(elements) + i * extent_, *type_,
+               bytes + static_cast<size_t>(i) * size_, packed);
+    PMPI_Type_free(&packed);
+    return;
+  }
   in_parts(count, [&](ptrdiff_t first, int now, int room) {
     int at = 0;
     PMPI_Pack(static_cast<const std::byte*>(elements) + first * extent_, now, *type_,
@@ -211,6 +265,14 @@ void Elements::pack(const void* elements, ptrdiff_t count, std::byte* bytes) con
 }
 
 void Elements::unpack(const std::byte* bytes, void* elements, ptrdiff_t count) const {
+  if (is_long()) {
+    MPI_Datatype packed = bytes_type(size_);
+    for (ptrdiff_t i = 0; i < count; i++)
+      copy_one(bytes + static_cast<size_t>(i) * size_, packed,
+               static_cast<std::byte*>(elements) + i * extent_, *type_);
+    PMPI_Type_free(&packed);
+    return;
+  }
   in_parts(count, [&](ptrdiff_t first, int now, int room) {
     int at = 0;
     PMPI_Unpack(bytes + static_cast<size_t>(first) * size_, room, &at,

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 
+#include "pmpi/device_memory.hpp"
 #include "sennit/sennit.h"
 
 namespace sennit::pmpi {
@@ -33,6 +34,9 @@ class Elements {
 
   // Whether n elements are n * size() bytes in their order, without gaps.
   bool dense() const { return dense_; }
+  // Whether such are at this address, where the processor reaches them: not in a device's memory,
+  // which MPI's own functions pack and unpack.
+  bool flat_at(const void* memory) const { return dense_ && !is_on_device(memory); }
   size_t size() const { return size_; }         // bytes of data in an element
   ptrdiff_t extent() const { return extent_; }  // from one element to the next
 
@@ -41,6 +45,7 @@ class Elements {
   void unpack(const std::byte* bytes, void* elements, ptrdiff_t count) const;
 
  private:
+  bool is_long() const;
   template <typename Part>
   void in_parts(ptrdiff_t count, Part part) const;
 

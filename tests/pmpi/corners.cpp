@@ -7,6 +7,8 @@
 //   fortran      types by Fortran's names
 //   nonblocking  the first call of all does not block
 //   grids        communicators without a collective of all processes
+//   errors       of calls that do not block, told once, by their own communicator's handler
+//   spawned      a communicator of processes of two worlds: three, and two that they start
 //   large        more bytes than an int counts; takes 5 GB
 //   counts       functions with large counts, where the MPI has them
 //
@@ -137,6 +139,18 @@ void fortran() {
   sum_of<double>(MPI_REAL8, "MPI_REAL8");
   sum_of<std::complex<double>>(MPI_COMPLEX16, "MPI_COMPLEX16");
   sum_of<std::complex<float>>(MPI_C_COMPLEX, "MPI_C_COMPLEX");
+  // Predefined as well, and not to be freed: again and again, whoever counts them.
+  MPI_Datatype doubles = MPI_DATATYPE_NULL;
+  MPI_Type_create_f90_real(15, 307, &doubles);
+  for (int i = 0; i < 10; i++) {
+    MPI_Datatype three = MPI_DATATYPE_NULL;
+    MPI_Type_contiguous(3, doubles, &three);
+    MPI_Type_commit(&three);
+    double numbers[] = {rank == 0 ? 1.5 : 0, 0, rank == 0 ? 2.5 : 0};
+    MPI_Bcast(numbers, 1, three, 0, MPI_COMM_WORLD);
+    expect(numbers[0] == 1.5 && numbers[2] == 2.5, "MPI_Bcast of MPI_Type_create_f90_real");
+    MPI_Type_free(&three);
+  }
 }
 
 void nonblocking() {
@@ -161,6 +175,78 @@ void grids() {
   }
   expect(descriptors() - before < 30, "the number of descriptors");
   for (MPI_Comm& grid : grids) MPI_Comm_free(&grid);
+}
+
+int g_told = 0;
+void count_error(MPI_Comm*, int*, ...) { g_told++; }
+
+// A communicator whose next collective fails on every rank: they disagree about its size.
+MPI_Comm failing(MPI_Request* request, int* memory) {
+  static MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  if (handler == MPI_ERRHANDLER_NULL) MPI_Comm_create_errhandler(count_error, &handler);
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  MPI_Comm_set_errhandler(copy, handler);
+  MPI_Barrier(copy);
+  g_told = 0;
+  MPI_Iallreduce(MPI_IN_PLACE, memory, rank == 0 ? 2 : 1, MPI_INT, MPI_SUM, copy, request);
+  return copy;
+}
+
+// That of all processes ends the program where it is told of one.
+void errors() {
+  int memory[2] = {1, 1}, class_of = 0, sum = 0;
+  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  MPI_Comm copy = failing(&requests[0], memory);
+  for (int i = 0; i < 20; i++) {
+    usleep(5000);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  expect(g_told == 0, "an error that is told before its call is waited for");
+  MPI_Error_class(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), &class_of);
+  expect(class_of == MPI_ERR_OTHER && g_told == 1, "the error of MPI_Wait");
+  MPI_Comm_free(&copy);
+
+  copy = failing(&requests[0], memory);
+  MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
+  MPI_Status statuses[2];
+  MPI_Error_class(MPI_Waitall(2, requests, statuses), &class_of);
+  expect(class_of == MPI_ERR_IN_STATUS && g_told == 1, "the error of MPI_Waitall");
+  expect(statuses[0].MPI_ERROR == MPI_ERR_OTHER && statuses[1].MPI_ERROR == MPI_SUCCESS,
+         "the errors in the statuses");
+  expect(sum == size * (size - 1) / 2, "the call beside the one that failed");
+  MPI_Comm_free(&copy);
+
+  copy = failing(&requests[0], memory);
+  int which = 7, done = 0;
+  while (!done) {
+    class_of = 0;
+    MPI_Error_class(MPI_Testany(1, requests, &which, &done, MPI_STATUS_IGNORE), &class_of);
+  }
+  expect(class_of == MPI_ERR_OTHER && which == 0 && g_told == 1, "the error of MPI_Testany");
+  MPI_Comm_free(&copy);
+}
+
+std::string g_program;
+
+void spawned() {
+  MPI_Comm others = MPI_COMM_NULL, everyone = MPI_COMM_NULL;
+  MPI_Comm_get_parent(&others);
+  const bool child = others != MPI_COMM_NULL;
+  char argument[] = "spawned";
+  char* arguments[] = {argument, nullptr};
+  if (!child)
+    MPI_Comm_spawn(g_program.c_str(), arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &others,
+                   MPI_ERRCODES_IGNORE);
+  MPI_Intercomm_merge(others, child ? 1 : 0, &everyone);
+  int all = 0, one = 1, sum = 0;
+  MPI_Comm_size(everyone, &all);
+  for (int i = 0; i < 100; i++) {
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, everyone);
+    expect(sum == all, "MPI_Allreduce of two worlds");
+  }
+  MPI_Comm_free(&everyone);
+  MPI_Comm_disconnect(&others);
 }
 
 // So many bytes of addresses on a memory of one page's worth.
@@ -193,6 +279,18 @@ void large() {
   // What comes to a page's place last stays: which rank's that is, nobody says.
   const int last = std::to_integer<int>(arrived[0]);
   expect(last >= 1 && last <= size, "MPI_Alltoall of many bytes");
+  MPI_Type_free(&type);
+  // One element that is longer than that.
+  const int half = 1 << 30;
+  const MPI_Aint begins[] = {0, MPI_Aint{half} + static_cast<MPI_Aint>(piece)};
+  const int halves[] = {half, half};
+  const MPI_Datatype bytes[] = {MPI_BYTE, MPI_BYTE};
+  MPI_Type_create_struct(2, halves, begins, bytes, &type);
+  MPI_Type_commit(&type);
+  std::byte* const one = aliased(2 * static_cast<size_t>(half) + 2 * piece);
+  one[5] = rank == 0 ? std::byte{9} : std::byte{0};
+  MPI_Bcast(one, 1, type, 0, MPI_COMM_WORLD);
+  expect(one[5] == std::byte{9}, "MPI_Bcast of a long element");
   MPI_Type_free(&type);
 }
 
@@ -230,12 +328,13 @@ int main(int argc, char** argv) {
   std::map<std::string, std::function<void()>> all = {
       {"freed", freed},     {"blocked", blocked},         {"threads", threads},
       {"fortran", fortran}, {"nonblocking", nonblocking}, {"grids", grids},
-      {"large", large}};
+      {"errors", errors},   {"spawned", spawned},         {"large", large}};
 #if MPI_VERSION >= 4
   all["counts"] = counts;
 #endif
   const std::string what = argc > 1 ? argv[1] : "";
   if (!all.count(what)) return 2;
+  g_program = argv[0];
   int provided = 0;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -2,7 +2,7 @@
 // results, on every rank, and nearly all of its collectives; without sennit where that is asked
 // for. What the programs check is in program.cpp and corners.cpp, which tests/pmpi/on_mpis.sh runs
 // on other MPIs.
-// ctest runs: sennit_command pmpi_forwarder sennit_pmpi_openmpi sennit_bindings pmpi_program pmpi_corners
+// ctest runs: sennit_command pmpi_forwarder sennit_pmpi_openmpi sennit_bindings pmpi_program pmpi_corners pmpi_fortran pmpi_device
 // ctest needs: MPI_CXX
 // ctest not-sanitized: the program is not built with the sanitizer, and a sanitized library needs its runtime first
 // ctest variable: OMPI_ALLOW_RUN_AS_ROOT=1
@@ -85,8 +85,44 @@ TEST_P(Corner, GoesThroughSennit) {
 }
 INSTANTIATE_TEST_SUITE_P(Pmpi, Corner,
                          testing::Values("freed", "blocked", "threads", "fortran", "nonblocking",
-                                         "grids"),
+                                         "grids", "errors"),
                          [](const auto& test) { return std::string(test.param); });
+
+// In Open MPI Fortran's functions call the profiling interface.
+TEST(Pmpi, RanksInFortranAndRanksInCAreOneJob) {
+  const std::string program = kBin + "pmpi_fortran ";
+  if (sh(program + "c").status == 77) GTEST_SKIP() << "NOT TESTED, this MPI has no Fortran";
+  const Outcome outcome =
+      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 1 " + program +
+         "c : -np 2 " + program + "f");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  const Counts counts = counts_in(outcome.output);
+  EXPECT_EQ(counts.processes, kRanks) << outcome.output;
+  EXPECT_EQ(counts.least_by_sennit, 5) << outcome.output;
+  EXPECT_EQ(counts.by_mpi, 0) << outcome.output;
+}
+
+// The processor cannot touch it, and half of the ranks have theirs on the host.
+TEST(Pmpi, MemoryOfADeviceIsPackedByAnMpiThatKnowsOfIt) {
+  const Outcome outcome =
+      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_device");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
+  const Counts counts = counts_in(outcome.output);
+  EXPECT_EQ(counts.processes, kRanks) << outcome.output;
+  EXPECT_EQ(counts.by_mpi, 0) << outcome.output;
+}
+
+TEST(Pmpi, ProcessesOfTwoWorldsMakeACommunicator) {
+  const Outcome outcome =
+      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners spawned");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(outcome.output.find("MPI itself does the collectives"), std::string::npos)
+      << outcome.output;
+  const Counts counts = counts_in(outcome.output);
+  EXPECT_EQ(counts.processes, kRanks + 2) << outcome.output;
+  EXPECT_GE(counts.least_by_sennit, 100) << outcome.output;
+}
 
 // mpirun ends a job of which a rank has died; nothing of sennit's keeps the others.
 TEST(Pmpi, ARankThatDiesEndsTheJob) {

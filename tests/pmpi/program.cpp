@@ -476,6 +476,15 @@ int main(int argc, char** argv) {
   everything(copy);
   MPI_Comm_free(&copy);
   everything(MPI_COMM_SELF);
+  g_where = "a count that is none";
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int number = 0;
+  const int off =
+      MPI_Reduce_scatter_block(MPI_IN_PLACE, &number, -1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  int class_of = MPI_SUCCESS;
+  MPI_Error_class(off, &class_of);
+  expect(class_of == MPI_ERR_COUNT, "the error");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
   if (size > 1) {
     g_where = "intercommunicator";
     MPI_Comm half = MPI_COMM_NULL, inter = MPI_COMM_NULL;

@@ -4,6 +4,9 @@
  * MPI which the process has loaded, or with SENNIT_DISABLE=1, and where there is none, in that MPI
  * itself, by the name that MPI's profiling interface gives it (PMPI_).
  *
+ * It has both names of each function: Fortran's functions call the profiling interface in Open MPI,
+ * and some of them in MPICH. What sennit's library calls in its turn is MPI's own.
+ *
  * It is preloaded into every process of a job, shells among them, so it needs nothing but libc and
  * does nothing until it is called. */
 #define _GNU_SOURCE
@@ -37,8 +40,12 @@ static const struct Mpi kMpis[] = {
 };
 
 static void* _Atomic addresses[kFunctions];
+static void* _Atomic mpis_own[kFunctions];
 static void* _Atomic mpi_library;
 static void* _Atomic sennits_library;
+/* Of that library: whether this thread is within one of its functions. */
+typedef int* (*Within)(void);
+static Within _Atomic within;
 static atomic_int opened;
 
 struct Search {
@@ -81,24 +88,33 @@ static void open_libraries(void) {
     if (!library)
       fprintf(stderr, "sennit: " FORWARDER ": %s; %s does the collectives itself\n", dlerror(),
               search.path);
+    if (library) atomic_store(&within, (Within)dlsym(library, "sennit_pmpi_within"));
     atomic_store(&sennits_library, library);
   }
   atomic_store(&opened, 1);
 }
 
-static void* find(int index) {
+/* Its own function, and not the one that stands here in front of it. */
+static void* find_mpis_own(int index) {
   open_libraries();
   char name[64];
   snprintf(name, sizeof name, "PMPI_%s", kNames[index]);
   void* const mpi = atomic_load(&mpi_library);
-  void* address = dlsym(mpi ? mpi : RTLD_DEFAULT, name);
+  void* const address = dlsym(mpi ? mpi : RTLD_NEXT, name);
   if (!address) {
     fprintf(stderr, "sennit: " FORWARDER ": the process calls MPI_%s, and has no MPI with it\n",
             kNames[index]);
     abort();
   }
+  atomic_store_explicit(&mpis_own[index], address, memory_order_release);
+  return address;
+}
+
+static void* find(int index) {
+  void* address = find_mpis_own(index);
   void* const library = atomic_load(&sennits_library);
   if (library) {
+    char name[64];
     snprintf(name, sizeof name, "sennit_pmpi_%s", kNames[index]);
     void* const sennits = dlsym(library, name);
     if (sennits)
@@ -108,6 +124,11 @@ static void* find(int index) {
   }
   atomic_store_explicit(&addresses[index], address, memory_order_release);
   return address;
+}
+
+static void* load(void* _Atomic* from, int index, void* (*look)(int)) {
+  void* const address = atomic_load_explicit(&from[index], memory_order_acquire);
+  return address ? address : look(index);
 }
 
 typedef uintptr_t Word;
@@ -135,11 +156,21 @@ typedef uintptr_t Word;
 #define ARGUMENTS_10 ARGUMENTS_9, j
 
 #define EXPORTED __attribute__((visibility("default")))
-#define FORWARD(name, count)                                                              \
-  EXPORTED int MPI_##name(PARAMETERS_##count);                                            \
-  EXPORTED int MPI_##name(PARAMETERS_##count) {                                           \
-    void* address = atomic_load_explicit(&addresses[index_##name], memory_order_acquire); \
-    if (!address) address = find(index_##name);                                           \
-    return ((int (*)(PARAMETERS_##count))address)(ARGUMENTS_##count);                     \
-  }
+#define FORWARD(name, count)                                                                       \
+  static int forward_##name(PARAMETERS_##count) {                                                  \
+    typedef int (*Function)(PARAMETERS_##count);                                                   \
+    void* const address = load(addresses, index_##name, find);                                     \
+    const Within ask = atomic_load_explicit(&within, memory_order_acquire);                        \
+    int* const depth = ask ? ask() : NULL;                                                         \
+    if (!depth) return ((Function)address)(ARGUMENTS_##count);                                     \
+    if (*depth) return ((Function)load(mpis_own, index_##name, find_mpis_own))(ARGUMENTS_##count); \
+    *depth = 1;                                                                                    \
+    const int result = ((Function)address)(ARGUMENTS_##count);                                     \
+    *depth = 0;                                                                                    \
+    return result;                                                                                 \
+  }                                                                                                \
+  EXPORTED int MPI_##name(PARAMETERS_##count);                                                     \
+  EXPORTED int MPI_##name(PARAMETERS_##count) { return forward_##name(ARGUMENTS_##count); }        \
+  EXPORTED int PMPI_##name(PARAMETERS_##count);                                                    \
+  EXPORTED int PMPI_##name(PARAMETERS_##count) { return forward_##name(ARGUMENTS_##count); }
 FORWARDED(FORWARD)
