@@ -18,6 +18,8 @@ struct Handle {
   ~Handle() {
     if (told) stop_telling();
     for (const auto& [memory, array] : registered) sennit_mem_deregister(comm, memory);
+    // The last one of a job says goodbye, which other ranks of this process may have to answer.
+    const py::gil_scoped_release unlocked;
     sennit_comm_destroy(comm);
   }
 

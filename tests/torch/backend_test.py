@@ -202,6 +202,37 @@ class Ends(unittest.TestCase):
             self.assertRegex(error, r"rank 1\b")
         self.assertRegex(got[1], "DistBackendError")
 
+    def test_a_group_waits_as_long_as_its_own_time_out(self):
+        def body(rank):
+            group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=30))
+            if rank == 1:
+                time.sleep(3)
+            x = torch.ones(2)
+            dist.all_reduce(x, group=group)
+            return x.tolist()
+
+        self.assertEqual(on_ranks(2, body, timeout=1), [[2.0, 2.0]] * 2)
+
+    def test_a_work_that_is_polled_times_out(self):
+        def body(rank):
+            dist.barrier()
+            if rank == 0:
+                work = summed()
+                with within(5):
+                    while not work.is_completed():
+                        time.sleep(0.01)
+                return error_of(work.wait)
+            time.sleep(1.5)
+
+        self.assertRegex(on_ranks(2, body, timeout=0.5)[0], "[Tt]imed out")
+
+    def test_a_start_names_who_does_not_come(self):
+        def body(rank):
+            limit = datetime.timedelta(seconds=0.5)
+            return error_of(dist.new_group, [0, 1, 2], timeout=limit) if rank != 2 else time.sleep(1.5)
+
+        self.assertRegex(on_ranks(3, body)[0], "DistBackendError.*did not come within 500 ms: 2")
+
     def test_a_future_times_out_too(self):
         def body(rank):
             dist.barrier()
@@ -354,6 +385,66 @@ class Failures(unittest.TestCase):
             return x.tolist()
 
         self.assertEqual(on_ranks(2, body), [[1, 1, 1]] * 2)
+
+    def test_truth_values_have_no_average(self):
+        def body(rank):
+            x = torch.tensor([rank == 0, True])
+            assert "TypeError" in error_of(dist.all_reduce, x, op=dist.ReduceOp.AVG)
+            dist.all_reduce(x)
+            return x.tolist()
+
+        self.assertEqual(on_ranks(2, body), [[True, True]] * 2)
+
+    def test_types_that_differ_are_named(self):
+        def body(rank):
+            group, ones, doubles = dist.group.WORLD, torch.ones(4), torch.ones(8, dtype=torch.float64)
+            lists = [[torch.ones(4, dtype=torch.float64)] for _ in range(2)]
+            scattered = [[torch.ones(4, dtype=torch.float64) for _ in range(2)]] if rank == 0 else []
+            calls = [
+                (group.allgather_coalesced, lists, [ones]),
+                (group.allgather_into_tensor_coalesced, [doubles], [ones]),
+                (group.reduce_scatter_tensor_coalesced, [ones], [doubles]),
+                (group.alltoall_base, torch.ones(8), doubles, [], []),
+            ]
+            for call, *arguments in calls:
+                assert "into" in error_of(call, *arguments), call
+            if rank == 0:
+                assert "into" in error_of(group.scatter, [torch.ones(4)], scattered)
+            dist.all_reduce(ones)
+            return ones.tolist()
+
+        self.assertEqual(on_ranks(2, body), [[2.0] * 4] * 2)
+
+    def test_inference_mode(self):
+        def body(rank):
+            with torch.inference_mode():
+                lists = [[torch.empty(4) for _ in range(2)] for _ in range(3)]
+                works = [dist.all_gather(outputs, torch.full((4,), rank + 1.0), async_op=True) for outputs in lists]
+                works[0].get_future().wait()
+            works[1].wait()
+            works[1] = works[2] = None  # nobody waits for it
+            dist.barrier()
+            deadline = time.monotonic() + 5
+            while lists[2][1][0] != 2 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            return [[output[3].item() for output in outputs] for outputs in lists]
+
+        self.assertEqual(on_ranks(2, body), [[[1.0, 2.0]] * 3] * 2)
+
+    def test_a_job_after_another_in_one_store(self):
+        def body(rank):
+            store = dist.distributed_c10d._get_default_store()
+            sums = []
+            for _ in range(3):
+                dist.monitored_barrier()
+                x = torch.ones(2)
+                dist.all_reduce(x, group=dist.new_group([0, 1, 2]))
+                sums.append(x[0].item())
+                dist.destroy_process_group()
+                dist.init_process_group("sennit", store=store, rank=rank, world_size=3)
+            return sums
+
+        self.assertEqual(on_ranks(3, body), [[3.0] * 3] * 3)
 
     def test_a_group_tells_its_error(self):
         def body(rank):

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 
 #include "sennit/sennit.h"
 
@@ -25,12 +26,15 @@ struct HeldCommunicator {
 class WholeJob {
  public:
   static WholeJob& instance();
-  void hold(const std::shared_ptr<HeldCommunicator>& comm);
+  // `name`: what the job's keys in a store begin with.
+  void hold(const std::shared_ptr<HeldCommunicator>& comm, const std::string& name);
   std::shared_ptr<HeldCommunicator> held();  // null: nobody holds it any more
+  std::string name();
 
  private:
   std::mutex mutex_;
   std::weak_ptr<HeldCommunicator> comm_;
+  std::string name_;
 };
 
 }  // namespace sennit_torch

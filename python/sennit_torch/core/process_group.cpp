@@ -34,6 +34,47 @@ sennit_status_t receive_from(void* recv, size_t count, sennit_type_t type, int p
 
 const std::string kPassed = "passed";  // rank 0's word in a monitored barrier
 
+using Word = std::vector<uint8_t>;
+
+// All ranks of a group come here, or rank 0 says who does not within the time. Then all have its
+// word. What waits afterwards may wait longer.
+Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Milliseconds timeout,
+          const std::function<Word()>& word) {
+  const std::string given = prefix + "word";
+  if (rank != 0) {
+    store.set(prefix + std::to_string(rank), Word{1});
+    store.wait({given}, timeout);
+    return store.get(given);
+  }
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  std::string missing;
+  for (int other = 1; other < size; other++) {
+    const std::string key = prefix + std::to_string(other);
+    const auto left =
+        std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+    try {
+      store.wait({key}, std::max(left, Milliseconds(1)));
+      store.deleteKey(key);
+    } catch (const std::exception&) {
+      missing += (missing.empty() ? "" : ", ") + std::to_string(other);
+    }
+  }
+  if (!missing.empty())
+    throw_error("start", "of " + std::to_string(size) + " ranks, did not come within " +
+                             std::to_string(timeout.count()) + " ms: " + missing);
+  const Word own = word();
+  store.set(given, own);
+  return own;
+}
+
+// What keys of a job in a store begin with, which may have those of one before.
+std::string name_of(const Word& id) {
+  constexpr uint64_t kBasis = 0xcbf29ce484222325, kPrime = 0x100000001b3;  // FNV-1a
+  uint64_t hash = kBasis;
+  for (const uint8_t byte : id) hash = (hash ^ byte) * kPrime;
+  return "sennit/" + std::to_string(hash) + "/";
+}
+
 // Made by the members alone, out of a communicator that has all of them.
 std::shared_ptr<HeldCommunicator> group_of(const HeldCommunicator& all,
                                            const std::vector<int>& members,
@@ -65,11 +106,14 @@ ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, in
     : ProcessGroupSennit(std::move(store), rank, size, timeout, std::move(name)) {
   WholeJob& whole_job = WholeJob::instance();
   std::shared_ptr<HeldCommunicator> made;
-  if (const std::shared_ptr<HeldCommunicator> all = members.empty() ? nullptr : whole_job.held())
+  if (const std::shared_ptr<HeldCommunicator> all = members.empty() ? nullptr : whole_job.held()) {
+    job_ = whole_job.name();
+    meet(*store_, job_ + group + "/", rank, size, timeout, [] { return Word{1}; });
     made = group_of(*all, members, group);
-  else
+  } else {
     made = start_job(rank, size, has_device);
-  if (members.empty()) whole_job.hold(made);
+  }
+  if (members.empty()) whole_job.hold(made, job_);
   device_calls_ = device_calls_of(*made, size, group);
   comm_ = made;
 }
@@ -80,21 +124,26 @@ ProcessGroupSennit::ProcessGroupSennit(c10::intrusive_ptr<c10d::Store> store, in
   init();
 }
 
+// What waits for a call on host memory ends it when its group's time is over (TorchCall), so the
+// library, which has one time for all groups, waits for longer than any. Calls on devices it ends
+// itself.
 std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int size,
-                                                                bool has_device) const {
+                                                                bool has_device) {
+  constexpr Milliseconds kLongest = std::chrono::hours(24);
+  const std::string start = "sennit/start/";
   sennit_unique_id_t id;
-  if (rank == 0) {
+  const Word word = meet(*store_, start, rank, size, timeout_, [&] {
     if (sennit_get_unique_id(&id) != SENNIT_OK) throw_error("start", sennit_last_error());
-    store_->set("sennit/id", std::vector<uint8_t>(id.internal, id.internal + sizeof id.internal));
-  } else {
-    const std::vector<uint8_t> bytes = store_->get("sennit/id");  // waits for rank 0
-    TORCH_CHECK(bytes.size() == sizeof id.internal,
-                "sennit: start: the store's id is of another version of sennit");
-    std::memcpy(id.internal, bytes.data(), bytes.size());
-  }
+    return Word(id.internal, id.internal + sizeof id.internal);
+  });
+  TORCH_CHECK(word.size() == sizeof id.internal,
+              "sennit: start: the store's id is of another version of sennit");
+  std::memcpy(id.internal, word.data(), word.size());
+  job_ = name_of(word);
   sennit_config_t config = SENNIT_CONFIG_INIT;
+  const Milliseconds arrival = has_device ? timeout_.load() : std::max(timeout_.load(), kLongest);
   config.arrival_timeout_ms =
-      static_cast<int32_t>(std::clamp<int64_t>(timeout_.load().count(), 1, 2'000'000'000));
+      static_cast<int32_t>(std::clamp<int64_t>(arrival.count(), 1, 2'000'000'000));
   sennit_comm_t made = nullptr;
   if (sennit_comm_init_rank(&made, size, &id, rank, &config) != SENNIT_OK)
     throw_error("start", sennit_last_error());
@@ -103,6 +152,7 @@ std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int si
   const sennit_status_t agreed = sennit_all_reduce(&have, &have, 1, SENNIT_INT32, SENNIT_MIN, made);
   auto held = std::make_shared<HeldCommunicator>(made, have == 1);
   if (agreed != SENNIT_OK) throw_error("start", sennit_last_error());
+  if (rank == 0) store_->deleteKey(start + "word");  // all have it; the store may see another job
   return held;
 }
 
@@ -128,6 +178,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupSennit::split(
   auto part =
       c10::make_intrusive<ProcessGroupSennit>(store, static_cast<int>(mine - ranks.begin()), size,
                                               options ? options->timeout : timeout_.load(), name_);
+  part->job_ = job_;
   const std::shared_ptr<HeldCommunicator> made = group_of(*held("split_group"), ranks, group);
   part->device_calls_ = device_calls_of(*made, size, group);
   part->comm_ = made;
@@ -182,8 +233,10 @@ std::shared_ptr<TorchCall> ProcessGroupSennit::started(TorchCall::Parts parts,
   std::shared_ptr<HeldCommunicator> comm = held(parts.name);
   parts.timeout = or_default(parts.timeout);
   used(comm, parts.memory);
-  return std::make_shared<TorchCall>(comm, std::move(parts),
-                                     [&](sennit_work_t* work) { return start(comm->comm, work); });
+  auto call = std::make_shared<TorchCall>(
+      comm, std::move(parts), [&](sennit_work_t* work) { return start(comm->comm, work); });
+  call->is_out();
+  return call;
 }
 
 // Only collectives have numbers: all ranks make all of them.
@@ -368,6 +421,7 @@ MadeWork ProcessGroupSennit::allgather(std::vector<Tensors>& outputs, Tensors& i
   const Tensor data = dense("allgather", only("allgather", inputs));
   equal_sizes("allgather", outputs[0], data.numel(), size_);
   const Tensor all = joined("allgather", outputs[0], false);
+  equal_types("allgather", data, all);
   return made(c10d::OpType::ALLGATHER,
               {"all_gather",
                {data, all},
@@ -418,6 +472,7 @@ MadeWork ProcessGroupSennit::allgather_coalesced(std::vector<Tensors>& outputs, 
   const Tensor all = joined("allgather_coalesced", to, false);
   TORCH_CHECK(all.numel() == data.numel() * size_,
               "sennit: allgather_coalesced: outputs of other sizes than the inputs");
+  equal_types("allgather_coalesced", data, all);
   return made(c10d::OpType::ALLGATHER_COALESCED,
               {"all_gather_coalesced",
                {data, all},
@@ -461,6 +516,7 @@ MadeWork ProcessGroupSennit::gather(std::vector<Tensors>& outputs, Tensors& inpu
     to = outputs[0];
     equal_sizes("gather", to, data.numel(), size_);
     all = joined("gather", to, false);
+    equal_types("gather", data, all);
   }
   std::function<void()> after;
   if (is_root) after = [all, to] { scattered(all, to); };
@@ -483,6 +539,7 @@ MadeWork ProcessGroupSennit::scatter(Tensors& outputs, std::vector<Tensors>& inp
                 " lists of inputs; the root has one");
     equal_sizes("scatter", inputs[0], data.numel(), size_);
     all = joined("scatter", inputs[0], true);
+    equal_types("scatter", all, data);
   }
   return made(c10d::OpType::SCATTER,
               {"scatter",
@@ -548,6 +605,7 @@ MadeWork ProcessGroupSennit::reduce_scatter_tensor_coalesced(
     }
   const Tensor data = joined("reduce_scatter_tensor_coalesced", by_rank, true);
   const Tensor out = joined("reduce_scatter_tensor_coalesced", outputs, false);
+  equal_types("reduce_scatter_tensor_coalesced", data, out);
   const TorchReduction r = reduction_of("reduce_scatter_tensor_coalesced", out, options.reduceOp);
   return made(c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
               {"reduce_scatter_tensor_coalesced",
@@ -599,6 +657,7 @@ MadeWork ProcessGroupSennit::alltoall_base(Tensor& output, Tensor& input,
                                            std::vector<int64_t>& input_rows,
                                            const c10d::AllToAllOptions& options) {
   const Tensor in = dense("all_to_all_single", input), out = dense("all_to_all_single", output);
+  equal_types("all_to_all_single", in, out);
   const std::vector<size_t> sent = byte_counts(in, input_rows, size_);
   const std::vector<size_t> received = byte_counts(out, output_rows, size_);
   return made(c10d::OpType::ALLTOALL_BASE,
@@ -621,6 +680,7 @@ MadeWork ProcessGroupSennit::alltoall(Tensors& outputs, Tensors& inputs,
               "sennit: all_to_all: ", inputs.size(), " inputs and ", outputs.size(),
               " outputs for ", size_, " ranks");
   const Tensor in = joined("all_to_all", inputs, true), out = joined("all_to_all", outputs, false);
+  equal_types("all_to_all", in, out);
   const std::vector<size_t> sent = byte_counts(inputs), received = byte_counts(outputs);
   return made(c10d::OpType::ALLTOALL,
               {"all_to_all",
@@ -704,8 +764,8 @@ MadeWork ProcessGroupSennit::barrier_on(c10::Device device, const c10d::BarrierO
 // whole afterwards as it was. The texts are those that PyTorch's users know. All have left a
 // barrier when they are in the next one: then its word goes.
 void ProcessGroupSennit::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) {
-  const auto key = [](uint64_t number, const std::string& what) {
-    return "sennit/monitored/" + std::to_string(number) + "/" + what;
+  const auto key = [this](uint64_t number, const std::string& what) {
+    return job_ + "monitored/" + std::to_string(number) + "/" + what;
   };
   const uint64_t number = monitored_++;
   if (rank_ != 0) {

@@ -83,7 +83,7 @@ class ProcessGroupSennit : public c10d::Backend {
   using Start = std::function<sennit_status_t(sennit_comm_t, sennit_work_t*)>;
 
   std::shared_ptr<HeldCommunicator> held(const std::string& call) const;
-  std::shared_ptr<HeldCommunicator> start_job(int rank, int size, bool has_device) const;
+  std::shared_ptr<HeldCommunicator> start_job(int rank, int size, bool has_device);
   std::shared_ptr<TorchCall> started(TorchCall::Parts parts, const Start& start) const;
   MadeWork made(c10d::OpType type, TorchCall::Parts parts, const Start& start);
   MadeWork barrier_on(c10::Device device, const c10d::BarrierOptions& options);
@@ -92,6 +92,7 @@ class ProcessGroupSennit : public c10d::Backend {
   Milliseconds or_default(Milliseconds timeout) const;
 
   c10::intrusive_ptr<c10d::Store> store_;
+  std::string job_;  // what the keys of this job in it begin with
   std::atomic<std::shared_ptr<HeldCommunicator>> comm_;  // null: shut down, also by another thread
   std::atomic<std::shared_ptr<DeviceCalls>> device_calls_;  // null: there are none
   std::atomic<bool> collectives_on_device_{false};  // all ranks have made some; sends do not count

@@ -71,6 +71,8 @@ TorchReduction reduction_of(const char* call, const at::Tensor& tensor, const c1
   } else {
     r.type = type_of(call, tensor.scalar_type());
   }
+  TORCH_CHECK_TYPE(!is_bool || (kind != c10d::ReduceOp::AVG && kind != c10d::ReduceOp::PREMUL_SUM),
+                   "sennit: ", call, ": truth values have no average and no products with numbers");
   switch (kind) {
     case c10d::ReduceOp::SUM:
       r.op = is_bool ? SENNIT_MAX : SENNIT_SUM;

@@ -51,10 +51,11 @@ struct Registered {
 
 void free_registered(void* registered) { delete static_cast<Registered*>(registered); }
 
-// Whether it is large, its storage says when its memory is freed, and is not registered yet.
+// Whether it is large, its storage says when its memory is freed, and is not registered yet. What
+// CUDA has pinned has to stay in its pages.
 bool can_be_registered(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.device().is_cpu() || tensor.layout() != at::kStrided ||
-      !tensor.is_contiguous() || tensor.nbytes() < kLeastBytes)
+      !tensor.is_contiguous() || tensor.nbytes() < kLeastBytes || tensor.is_pinned())
     return false;
   const c10::DeleterFnPtr deleter = tensor.storage().data_ptr().get_deleter();
   return deleter != &c10::detail::deleteNothing && deleter != &free_registered;

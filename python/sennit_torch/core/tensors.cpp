@@ -78,4 +78,9 @@ void equal_sizes(const char* call, const Tensors& tensors, int64_t elements, int
                 " and ", elements, " elements");
 }
 
+void equal_types(const char* call, const Tensor& from, const Tensor& to) {
+  TORCH_CHECK(from.scalar_type() == to.scalar_type(), "sennit: ", call, ": ", from.scalar_type(),
+              " into ", to.scalar_type());
+}
+
 }  // namespace sennit_torch

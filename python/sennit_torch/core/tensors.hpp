@@ -29,5 +29,7 @@ void scattered(const Tensor& all, const Tensors& tensors);
 std::function<void()> back_into(const Tensor& tensor, const Tensor& dense_one);
 // There is one for each of so many ranks, and each has so many elements.
 void equal_sizes(const char* call, const Tensors& tensors, int64_t elements, int ranks);
+// What goes from the one to the other is moved as bytes.
+void equal_types(const char* call, const Tensor& from, const Tensor& to);
 
 }  // namespace sennit_torch

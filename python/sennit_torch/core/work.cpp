@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include <ATen/ThreadLocalState.h>
 #include <c10/util/Exception.h>
 
 namespace sennit_torch {
@@ -35,9 +36,15 @@ WholeJob& WholeJob::instance() {
   return *whole_job;
 }
 
-void WholeJob::hold(const std::shared_ptr<HeldCommunicator>& comm) {
+void WholeJob::hold(const std::shared_ptr<HeldCommunicator>& comm, const std::string& name) {
   const std::scoped_lock lock(mutex_);
   comm_ = comm;
+  name_ = name;
+}
+
+std::string WholeJob::name() {
+  const std::scoped_lock lock(mutex_);
+  return name_;
 }
 
 std::shared_ptr<HeldCommunicator> WholeJob::held() {
@@ -47,10 +54,18 @@ std::shared_ptr<HeldCommunicator> WholeJob::held() {
 
 TorchCall::TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start)
     : comm_(std::move(comm)), parts_(std::move(parts)) {
-  {
-    const std::scoped_lock lock(comm_->calls);
-    if (start(&work_) != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
-  }
+  // Any thread may end the call: what is left to do is done in the state of the one that made it,
+  // as in its inference mode.
+  if (parts_.after)
+    parts_.after = [after = std::move(parts_.after), state = at::ThreadLocalState()] {
+      const at::ThreadLocalStateGuard of_the_caller(state);
+      after();
+    };
+  const std::scoped_lock lock(comm_->calls);
+  if (start(&work_) != SENNIT_OK) throw_error(parts_.name, sennit_last_error());
+}
+
+void TorchCall::is_out() {
   const std::scoped_lock lock(calls_out().mutex);
   calls_out().calls.insert(this);
 }
@@ -189,7 +204,7 @@ void TorchWork::event_ends() {
 }
 
 bool TorchWork::isCompleted() {
-  const bool done = call_->done();
+  const bool done = call_->is_over();
   if (done) event_ends();
   return done;
 }

@@ -42,6 +42,9 @@ class TorchCall : public std::enable_shared_from_this<TorchCall> {
   TorchCall(const TorchCall&) = delete;
   TorchCall& operator=(const TorchCall&) = delete;
 
+  // It is among the calls that settle() waits for; called once, by who made it and before others
+  // have it.
+  void is_out();
   // False: it has not completed by then. Negative: for ever.
   bool wait(Milliseconds timeout);
   // Until it is done: where the time is over (0: the call's own), it expires.
