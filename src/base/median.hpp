@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -25,16 +26,24 @@ inline double median(std::vector<double> values) {
   return odd ? *middle : (*std::min_element(middle + 1, values.end()) + *middle) / 2;
 }
 
-// Of at least one time: the mean of logarithms without a tenth at either end, of few without the
-// least and the most, as a time again. It varies less than the median.
-inline double usual_time(std::vector<double> times) {
+// Of at least one value: the mean without a tenth at either end, of few without the least and the
+// most. It varies less than the median.
+inline double trimmed_mean(std::vector<double> values) {
   constexpr size_t kTenth = 10, kFew = 3;
+  const size_t out = values.size() < kFew ? 0 : std::max<size_t>(1, values.size() / kTenth);
+  const auto begin = values.begin() + static_cast<std::ptrdiff_t>(out),
+             end = values.end() - static_cast<std::ptrdiff_t>(out);
+  if (out > 0) {
+    std::nth_element(values.begin(), begin, values.end());
+    std::nth_element(begin, end, values.end());
+  }
+  return std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
+}
+
+// Of at least one time: the trimmed mean of logarithms, as a time again.
+inline double usual_time(std::vector<double> times) {
   for (double& time : times) time = std::log(std::max(1.0, time));
-  std::sort(times.begin(), times.end());
-  const size_t out = times.size() < kFew ? 0 : std::max<size_t>(1, times.size() / kTenth);
-  double sum = 0;
-  for (size_t i = out; i < times.size() - out; i++) sum += times[i];
-  return std::exp(sum / static_cast<double>(times.size() - 2 * out));
+  return std::exp(trimmed_mean(std::move(times)));
 }
 
 // Of values with weights, the one that has `part` of the weights below it. 0: there is none.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "base/median.hpp"
@@ -92,6 +93,30 @@ class Stretches {
   std::vector<double> sums_ = {0}, squares_ = {0}, products_ = {0};
 };
 
+// What each edge usually took in these calls. They have the same edges in the same order, so that
+// its place tells most of them; where some were lost of one call those that follow are looked up.
+std::map<std::pair<int, int>, double> usual_services(std::span<const CallEdges> calls) {
+  const auto ends = [](const EdgeTime& edge) { return std::pair(edge.from, edge.to); };
+  const std::vector<EdgeTime>& first = *calls.front();
+  std::vector<std::vector<double>> in_place(first.size());
+  std::map<std::pair<int, int>, std::vector<double>> others;
+  for (const CallEdges& edges : calls)
+    for (size_t at = 0; at < edges->size(); at++) {
+      const EdgeTime& edge = (*edges)[at];
+      if (edge.service_ns <= 0) continue;
+      const bool here = at < first.size() && ends(edge) == ends(first[at]);
+      (here ? in_place[at] : others[ends(edge)]).push_back(edge.service_ns);
+    }
+  for (size_t at = 0; at < first.size(); at++) {
+    if (in_place[at].empty()) continue;
+    std::vector<double>& all = others[ends(first[at])];
+    all.insert(all.end(), in_place[at].begin(), in_place[at].end());
+  }
+  std::map<std::pair<int, int>, double> usual;
+  for (auto& [edge, services] : others) usual[edge] = usual_time(std::move(services));
+  return usual;
+}
+
 }  // namespace
 
 // By the ratio of likelihoods: a change has to tell more than that calls are like those before them
@@ -115,12 +140,7 @@ size_t find_change(const std::vector<double>& times_ns, double least) {
 size_t take_history(ObservedPlan* observed, double least) {
   const size_t change = find_change(observed->time_ns, least);
   if (change == 0) return 0;
-  std::map<std::pair<int, int>, std::vector<double>> before;
-  for (size_t call = 0; call < change; call++)
-    for (const EdgeTime& edge : *observed->edges[call])
-      if (edge.service_ns > 0) before[{edge.from, edge.to}].push_back(edge.service_ns);
-  for (auto& [edge, services] : before)
-    observed->well_service_ns[edge] = usual_time(std::move(services));
+  observed->well_service_ns = usual_services(std::span(observed->edges).first(change));
   observed->well_calls = change;
   const auto end = static_cast<std::ptrdiff_t>(change);
   observed->well_ns =

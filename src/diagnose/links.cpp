@@ -86,15 +86,15 @@ double part_of(std::vector<double> values, double part) {
   return *at;
 }
 
-// The deviation of the mean of the logarithms of some times. Nothing is known of a single one.
-double chance_of_mean(const std::vector<double>& times) {
-  if (times.size() < 2) return 0;
+// The deviation of the mean of some numbers. Nothing is known of a single one.
+double chance_of_mean(const std::vector<double>& numbers) {
+  if (numbers.size() < 2) return 0;
   double sum = 0, squares = 0;
-  for (const double time : times) {
-    sum += std::log(time);
-    squares += std::log(time) * std::log(time);
+  for (const double number : numbers) {
+    sum += number;
+    squares += number * number;
   }
-  const auto count = static_cast<double>(times.size());
+  const auto count = static_cast<double>(numbers.size());
   return std::sqrt(std::max(0.0, squares - sum * sum / count) / (count * (count - 1)));
 }
 
@@ -251,15 +251,15 @@ void Solver::measure_excess() {
     const double should = known ? well : static_cast<double>(edge.bytes);
     const bool tells = edge.bytes >= kLeastEdgeBytes || (known && should >= kLeastServiceNs);
     if (should <= 0 || !tells || (absolute() && !known)) continue;
-    std::vector<double> services;
+    std::vector<double> services;  // as logarithms
     for (size_t call = 0; call < observed_.edges.size(); call++)
       if (const EdgeTime* const there = traffic_.edge_of(call, at); there && there->service_ns > 0)
-        services.push_back(there->service_ns);
+        services.push_back(std::log(there->service_ns));
     if (services.empty()) continue;
-    const double service = usual_time(services);
-    logs.push_back(std::log(service / should));
+    const double chance = chance_of_mean(services), usual = trimmed_mean(std::move(services));
+    logs.push_back(usual - std::log(should));
     const int tier = tree_.crossing_tier(edge.from, edge.to);
-    edges_.push_back({at, 0, std::sqrt(service), tier, service, chance_of_mean(services)});
+    edges_.push_back({at, 0, std::exp(usual / 2), tier, std::exp(usual), chance});
   }
   pool_before(&logs);
   for (size_t e = 0; e < edges_.size(); e++) by_tier[edges_[e].tier].push_back(logs[e]);

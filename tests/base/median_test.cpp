@@ -36,5 +36,22 @@ TEST(Median, OfManyIsWhatStandsInTheMiddleOfTheirOrder) {
   }
 }
 
+TEST(TrimmedMean, IsOfWhatLiesBetweenTheTenthsAtBothEnds) {
+  EXPECT_EQ(trimmed_mean({4}), 4);
+  EXPECT_EQ(trimmed_mean({4, 1}), 2.5);
+  EXPECT_EQ(trimmed_mean({90, 1, 5}), 5);
+  std::mt19937_64 random(sennit_test::seed());
+  for (size_t count = 3; count < 200; count++) {
+    std::vector<double> values(count);
+    for (double& value : values) value = static_cast<double>(random() % 50);  // some are equal
+    std::vector<double> ordered = values;
+    std::sort(ordered.begin(), ordered.end());
+    const size_t out = std::max<size_t>(1, count / 10);
+    double sum = 0;
+    for (size_t i = out; i < count - out; i++) sum += ordered[i];
+    EXPECT_DOUBLE_EQ(trimmed_mean(values), sum / static_cast<double>(count - 2 * out)) << count;
+  }
+}
+
 }  // namespace
 }  // namespace sennit

@@ -72,7 +72,7 @@ TEST(History, FindsNothingWhereCallsAreLikeThoseBeforeThem) {
 
 TEST(History, FindsAChangeWhereCallsAreLikeThoseBeforeThem) {
   std::mt19937_64 random(sennit_test::seed());
-  constexpr int kTrials = 200;
+  constexpr int kTrials = 1000;
   for (const double alike : {0.0, 0.3, 0.5, 0.8})
     for (const auto& [calls, longer] :
          std::initializer_list<std::pair<size_t, double>>{{5, 1.5}, {25, 1.25}, {100, 1.2}}) {
@@ -87,7 +87,7 @@ TEST(History, FindsAChangeWhereCallsAreLikeThoseBeforeThem) {
 // one.
 TEST(History, OutliersNeitherMakeAChangeNorHideOne) {
   std::mt19937_64 random(sennit_test::seed());
-  constexpr int kTrials = 200;
+  constexpr int kTrials = 1000;
   int found = 0, seen = 0;
   for (int trial = 0; trial < kTrials; trial++) {
     std::vector<double> slower = times(random, 20, 20, 1.5), same = times(random, 20, 20, 1);
@@ -128,6 +128,24 @@ TEST(History, IsTakenOutAndKept) {
   EXPECT_NEAR((observed.well_service_ns.at({0, 1})), 100, 1e-9);
   EXPECT_NEAR((observed.well_service_ns.at({1, 0})), 72.5, 1);
   EXPECT_EQ(take_history(&observed, 1.04), 0u) << "the rest has not changed";
+}
+
+// Of a call whose first edge was lost the others stand in other places.
+TEST(History, WhatWasLostOfOneCallIsToldByTheOthers) {
+  ObservedPlan observed;
+  for (uint32_t call = 0; call < 12; call++) {
+    observed.calls.push_back(call);
+    observed.time_ns.push_back(call < 6 ? 1e6 : 3e6);
+    std::vector<EdgeTime> edges = {{0, 1, 1000, 100, {}}, {0, 2, 1000, 200, {}}};
+    if (call == 2) edges.erase(edges.begin());
+    if (call == 3) edges.push_back({1, 0, 1000, 300, {}});
+    observed.edges.push_back(std::make_shared<const std::vector<EdgeTime>>(std::move(edges)));
+  }
+  EXPECT_EQ(take_history(&observed, 1.04), 6u);
+  ASSERT_EQ(observed.well_service_ns.size(), 3u);
+  EXPECT_NEAR((observed.well_service_ns.at({0, 1})), 100, 1e-9);
+  EXPECT_NEAR((observed.well_service_ns.at({0, 2})), 200, 1e-9);
+  EXPECT_NEAR((observed.well_service_ns.at({1, 0})), 300, 1e-9);
 }
 
 // The first call makes connections: it says nothing of what calls take while all is well.

@@ -13,50 +13,69 @@ namespace {
 
 constexpr size_t kLeastCalls = 4;
 
-// One rank's calls on a communicator, by number.
-using CallsOfRank = std::map<uint32_t, const CallRecord*>;
-using CallsByRank = std::map<int, CallsOfRank>;
+using Calls = std::vector<const CallRecord*>;
 
-// Those of the communicator on which most was recorded.
-std::pair<uint32_t, CallsByRank> busiest(const std::vector<CallRecord>& calls) {
-  std::map<uint32_t, CallsByRank> by_comm;
-  std::map<uint32_t, size_t> counts;
-  for (const CallRecord& call : calls) {
-    if (call.point_to_point || call.end_ns == 0) continue;
-    by_comm[call.comm][call.rank][call.seq] = &call;
-    counts[call.comm]++;
-  }
-  if (counts.empty()) return {};
-  const uint32_t comm =
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
-        return a.second < b.second;
-      })->first;
-  return {comm, std::move(by_comm[comm])};
-}
-
-// By rank, in the calls that all have recorded.
-struct Gaps {
-  std::map<int, std::vector<double>> excess_ns;  // before the call, over the median rank's
-  std::vector<double> period_ns;                 // from begin to begin, of the median rank
+// What one rank recorded.
+struct OfRank {
+  int rank = 0;
+  Calls all;   // by their begin
+  Calls here;  // those that ended on the communicator that is judged by, each once, by number
 };
 
-// All calls of each rank, by their begin.
-using AllCalls = std::map<int, std::vector<const CallRecord*>>;
+// Of calls of one number the later one counts.
+void order_by_number(Calls* calls) {
+  std::stable_sort(calls->begin(), calls->end(), [](const CallRecord* a, const CallRecord* b) {
+    return a->seq != b->seq ? a->seq < b->seq : a->begin_ns > b->begin_ns;
+  });
+  calls->erase(
+      std::unique(calls->begin(), calls->end(),
+                  [](const CallRecord* a, const CallRecord* b) { return a->seq == b->seq; }),
+      calls->end());
+}
 
-AllCalls calls_by_rank(const std::vector<CallRecord>& calls) {
-  AllCalls all;
-  for (const CallRecord& call : calls) all[call.rank].push_back(&call);
-  for (auto& [rank, of_rank] : all)
-    std::stable_sort(of_rank.begin(), of_rank.end(), [](const CallRecord* a, const CallRecord* b) {
+bool counts(const CallRecord& call) { return !call.point_to_point && call.end_ns != 0; }
+
+// The communicator on which most was recorded; nothing where nothing was.
+std::optional<uint32_t> busiest(const std::vector<CallRecord>& calls) {
+  std::map<uint32_t, size_t> recorded;
+  for (const CallRecord& call : calls)
+    if (counts(call)) recorded[call.comm]++;
+  if (recorded.empty()) return std::nullopt;
+  return std::max_element(recorded.begin(), recorded.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+// Of ranks that have ended calls on the communicator, by rank.
+std::vector<OfRank> ranks_of(const std::vector<CallRecord>& calls, uint32_t comm) {
+  std::map<int, OfRank> by_rank;
+  for (const CallRecord& call : calls) {
+    OfRank& of = by_rank[call.rank];
+    of.rank = call.rank;
+    of.all.push_back(&call);
+    if (call.comm == comm && counts(call)) of.here.push_back(&call);
+  }
+  std::vector<OfRank> ranks;
+  for (auto& [rank, of] : by_rank) {
+    if (of.here.empty()) continue;
+    std::stable_sort(of.all.begin(), of.all.end(), [](const CallRecord* a, const CallRecord* b) {
       return a->begin_ns < b->begin_ns;
     });
-  return all;
+    order_by_number(&of.here);
+    ranks.push_back(std::move(of));
+  }
+  return ranks;
 }
+
+// In the calls that all have recorded.
+struct Gaps {
+  std::vector<std::vector<double>> excess_ns;  // by rank: before the call, over the median rank's
+  std::vector<double> period_ns;               // from begin to begin, of the median rank
+};
 
 // Of the time between two calls of a rank, what it was in no call for. Negative: it began one
 // before the other had ended.
-double alone_ns(const CallRecord& here, const CallRecord& next,
-                const std::vector<const CallRecord*>& all) {
+double alone_ns(const CallRecord& here, const CallRecord& next, const Calls& all) {
   if (next.begin_ns < here.end_ns) return -1;
   uint64_t covered = here.end_ns, in_none = 0;
   const auto first =
@@ -69,50 +88,51 @@ double alone_ns(const CallRecord& here, const CallRecord& next,
   return static_cast<double>(in_none);
 }
 
-Gaps gaps_of(const CallsByRank& ranks, const AllCalls& all) {
+Gaps gaps_of(const std::vector<OfRank>& ranks) {
   Gaps gaps;
-  for (const auto& [seq, first] : ranks.begin()->second) {
-    std::map<int, double> gap, period;
-    for (const auto& [rank, calls] : ranks) {
-      const auto here = calls.find(seq), next = calls.find(seq + 1);
-      if (here == calls.end() || next == calls.end()) break;
-      const double alone = alone_ns(*here->second, *next->second, all.at(rank));
-      if (alone < 0) break;
-      gap[rank] = alone;
-      period[rank] = static_cast<double>(next->second->begin_ns - here->second->begin_ns);
-    }
-    if (gap.size() < ranks.size()) continue;
+  gaps.excess_ns.resize(ranks.size());
+  std::vector<size_t> at(ranks.size());  // in the calls of each rank
+  for (const CallRecord* const first : ranks.front().here) {
     std::vector<double> alone, periods;
-    for (const auto& [rank, ns] : gap) alone.push_back(ns);
-    for (const auto& [rank, ns] : period) periods.push_back(ns);
-    const double usual = median(std::move(alone));
-    for (const auto& [rank, ns] : gap) gaps.excess_ns[rank].push_back(ns - usual);
+    for (size_t r = 0; r < ranks.size(); r++) {
+      const Calls& calls = ranks[r].here;
+      while (at[r] < calls.size() && calls[at[r]]->seq < first->seq) at[r]++;
+      if (at[r] + 1 >= calls.size()) break;
+      const CallRecord &here = *calls[at[r]], &next = *calls[at[r] + 1];
+      if (here.seq != first->seq || next.seq != first->seq + 1) break;
+      const double ns = alone_ns(here, next, ranks[r].all);
+      if (ns < 0) break;
+      alone.push_back(ns);
+      periods.push_back(static_cast<double>(next.begin_ns - here.begin_ns));
+    }
+    if (alone.size() < ranks.size()) continue;
+    const double usual = median(alone);
+    for (size_t r = 0; r < ranks.size(); r++) gaps.excess_ns[r].push_back(alone[r] - usual);
     gaps.period_ns.push_back(median(std::move(periods)));
   }
   return gaps;
 }
 
-std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, const AllCalls& all,
+std::optional<LateRanks> find_late(uint32_t comm, const std::vector<OfRank>& ranks,
                                    double least_cost, const std::vector<int>& passed_over) {
-  Gaps gaps = gaps_of(ranks, all);
+  Gaps gaps = gaps_of(ranks);
   if (gaps.period_ns.size() < kLeastCalls) return std::nullopt;
   const double period = median(gaps.period_ns);
   LateRanks slow;
   slow.comm = comm;
   slow.calls = gaps.period_ns.size();
-  std::map<int, double> late_ns;
-  std::vector<double> all_late_ns;
-  for (const auto& [rank, excess] : gaps.excess_ns)
-    all_late_ns.push_back(late_ns[rank] = median(excess));
-  const double least = std::max(least_cost * period, chance_above(std::move(all_late_ns)));
-  for (const auto& [rank, late] : late_ns) {
-    if (late < least) continue;
+  std::vector<double> late_ns;
+  for (const std::vector<double>& excess : gaps.excess_ns) late_ns.push_back(median(excess));
+  const double least = std::max(least_cost * period, chance_above(late_ns));
+  for (size_t r = 0; r < ranks.size(); r++) {
+    const int rank = ranks[r].rank;
+    if (late_ns[r] < least) continue;
     if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
-    if (late < slow.late_ns) continue;
-    slow.late_ns = late;
+    if (late_ns[r] < slow.late_ns) continue;
+    slow.late_ns = late_ns[r];
     slow.latest = rank;
-    slow.latest_late_ns = std::move(gaps.excess_ns[rank]);
+    slow.latest_late_ns = std::move(gaps.excess_ns[r]);
   }
   slow.cost = period > 0 ? slow.late_ns / period : 0;
   // Where half of them are late, it is the others that are early.
@@ -125,9 +145,11 @@ std::optional<LateRanks> find_late(uint32_t comm, const CallsByRank& ranks, cons
 std::optional<LateRanks> find_late_ranks(const JobRecording& job, double least_cost,
                                          const std::vector<int>& passed_over) {
   const std::vector<CallRecord> calls = find_calls(job);
-  const auto [comm, ranks] = busiest(calls);
+  const std::optional<uint32_t> comm = busiest(calls);
+  if (!comm) return std::nullopt;
+  const std::vector<OfRank> ranks = ranks_of(calls, *comm);
   if (ranks.size() < 2) return std::nullopt;
-  return find_late(comm, ranks, calls_by_rank(calls), least_cost, passed_over);
+  return find_late(*comm, ranks, least_cost, passed_over);
 }
 
 }  // namespace sennit::diagnose
