@@ -72,7 +72,7 @@ sennit_status_t make_with_op(const Arguments& arguments, bool for_host, const F&
 struct CallPlace {
   Owner owner;
   cudaStream_t stream;
-  DeviceContext device;  // that the stream is of, where it is unnamed
+  DeviceContext device;  // current meanwhile: the thread that makes the call may have none
 };
 
 // A default stream is that of the communicator's device, whichever is current when the call is
@@ -83,10 +83,7 @@ CallPlace place_of(const Arguments& arguments, std::initializer_list<const void*
   const void* const scalar = sum ? sum->in_stream : nullptr;
   CallPlace place{
       std::min(owner_of(memory.begin(), static_cast<int>(memory.size())), owner_of(&scalar, 1)),
-      stream,
-      {}};
-  if (!is_unnamed(stream)) return place;
-  place.device = arguments.state->device();
+      stream, arguments.state->device()};
   for (const void* const at : memory)
     if (place.owner != Owner::host && !place.device.context) place.device = device_of(at);
   return place;
@@ -144,8 +141,7 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   // A call that is made later would be no part of the graph, and another thread has another stream
   // of its own.
   const bool only_now = captured || (place.owner != Owner::host && is_of_thread(stream));
-  const bool blocking = only_now || state->blocking();
-  if (!in_group() && blocking) {
+  if (!in_group() && (only_now || state->blocking())) {
     if (off = state->await_made(); !off.ok()) return off;
     const sennit_status_t status =
         make_in_place(arguments, place, is_for_host(*state, place), make);
@@ -154,7 +150,8 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   }
   CallBatch batch;
   batch.communicators.push_back(state);
-  batch.blocking = blocking;
+  batch.blocking = state->blocking();
+  batch.now = only_now;
   BatchedCall call{state, {}, place.device, {}, {}};
   if (place.owner != Owner::host) call.stream = stream;
   if (place.owner == Owner::pinned)

@@ -65,6 +65,12 @@ DeviceContext current_device() {
     driver->cuCtxGetDevice(&device.number);
     return device;
   }
+  // Before CUDA 12 cudaSetDevice made no context.
+  using GetDevice = int (*)(int* device);
+  if (const auto get = reinterpret_cast<GetDevice>(dlsym(RTLD_DEFAULT, "cudaGetDevice"));
+      get && get(&device.number) == kCudaSuccess)
+    return device;
+  device.number = -1;
   int devices = 0;
   if (driver->cuDeviceGetCount && driver->cuDeviceGetCount(&devices) == kCudaSuccess && devices > 0)
     device.number = 0;

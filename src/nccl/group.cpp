@@ -192,7 +192,7 @@ Outcome carry_out(CallBatch batch) {
   std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   for (const auto& communicator : batch.aborted) sennit_comm_abort(communicator->comm());
-  if (!batch.blocking) return run_behind(std::move(batch));
+  if (!batch.blocking && !batch.now) return run_behind(std::move(batch));
   for (const auto& communicator : all) communicator->await_jobs();
   return run(batch);
 }
@@ -212,6 +212,7 @@ Outcome submit(CallBatch batch) {
     return give_up(batch, off);
   }
   open.blocking = open.batch.blocking = batch.blocking;
+  open.batch.now |= batch.now;
   append(open.batch.creations, std::move(batch.creations));
   append(open.batch.calls, std::move(batch.calls));
   append(open.batch.communicators, std::move(batch.communicators));

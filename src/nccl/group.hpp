@@ -16,7 +16,7 @@ struct BatchedCall {
   // The communicator and the stream, where it goes into one.
   std::shared_ptr<CommunicatorState> communicator;
   std::optional<cudaStream_t> stream;
-  DeviceContext device;  // that an unnamed stream is of
+  DeviceContext device;
   // Before all calls of the group: whether the memory has to be taken for the host's, since this
   // build has nothing for the device.
   std::function<bool()> is_for_host;
@@ -36,6 +36,9 @@ struct CallBatch {
   // Of those that were there before: whether their user waits until the batch is over. Only
   // batches that agree can be in one group.
   bool blocking = true;
+  // It is run to its end all the same, and so is a group with it: a call in a stream that is
+  // captured, or that only this thread reaches.
+  bool now = false;
 };
 
 // Within an open group of this thread: the batch joins it, ncclSuccess; or fails it, where one of

@@ -152,6 +152,18 @@ TEST(NcclNonblockingDevices, InDefaultStreams) {
         EXPECT_EQ(settle(comm), ncclSuccess) << text();
         EXPECT_EQ(cuStreamSynchronize(cuda(stream)), 0);
         EXPECT_EQ(memory.read(), all_of(3));
+        // Beside a call that could be made later.
+        const Integers here(d + 1), there(d + 1);
+        const cudaStream_t other = new_stream();
+        EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+        sum(here, comm, stream);
+        sum(there, comm, other);
+        const ncclResult_t both = ncclGroupEnd();
+        EXPECT_TRUE(both == ncclInProgress || both == ncclSuccess) << text();
+        EXPECT_EQ(settle(comm), ncclSuccess) << text();
+        EXPECT_EQ(cuStreamSynchronize(cuda(other)), 0);
+        EXPECT_EQ(here.read(), all_of(3));
+        EXPECT_EQ(there.read(), all_of(3));
         EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
       });
     for (std::thread& rank : ranks) rank.join();
