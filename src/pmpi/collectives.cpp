@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <memory>
-#include <new>
 #include <numeric>
 #include <optional>
 
@@ -338,38 +338,43 @@ using Displacement = MPI_Aint;
 
 namespace {
 
-// The result of `call`, or where there is no memory for what it packs, the error, which the
-// communicator's handler is told.
-template <typename Call>
-int with_memory(MPI_Comm comm, Call call) {
+enum class Filled { yes, no, no_memory };
+
+// Whether sennit takes the call, or that there is no memory for what it packs.
+template <typename Fill>
+Filled filled_by(Fill fill) {
   try {
-    return call();
-  } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "sennit: there is no memory for what a collective packs\n");
-    PMPI_Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
-    return MPI_ERR_NO_MEM;
+    return fill() ? Filled::yes : Filled::no;
+  } catch (const std::exception&) {  // std::bad_alloc, or std::length_error of a vector
+    return Filled::no_memory;
   }
+}
+
+int no_memory(MPI_Comm comm) {
+  std::fprintf(stderr, "sennit: there is no memory for what a collective packs\n");
+  PMPI_Comm_call_errhandler(comm, MPI_ERR_NO_MEM);
+  return MPI_ERR_NO_MEM;
 }
 
 }  // namespace
 
 // A function, and one that does not block: what fills the operation, the parameters, and the
 // arguments, of the function itself and for what fills.
-#define BLOCKING(name, fill, parameters, arguments, ...)                              \
-  extern "C" int sennit_pmpi_##name parameters {                                      \
-    return with_memory(comm, [&] {                                                    \
-      Operation operation;                                                            \
-      if (!fill(&operation, true, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
-      return by_sennit(run(operation));                                               \
-    });                                                                               \
+#define BLOCKING(name, fill, parameters, arguments, ...)                                  \
+  extern "C" int sennit_pmpi_##name parameters {                                          \
+    Operation operation;                                                                  \
+    const Filled filled = filled_by([&] { return fill(&operation, true, __VA_ARGS__); }); \
+    if (filled == Filled::no_memory) return no_memory(comm);                              \
+    if (filled == Filled::no) return by_mpi(PMPI_##name arguments);                       \
+    return by_sennit(run(operation));                                                     \
   }
-#define NONBLOCKING(name, fill, parameters, arguments, ...)                                 \
-  extern "C" int sennit_pmpi_##name parameters {                                            \
-    return with_memory(comm, [&] {                                                          \
-      auto operation = std::make_unique<Operation>();                                       \
-      if (!fill(operation.get(), false, __VA_ARGS__)) return by_mpi(PMPI_##name arguments); \
-      return by_sennit(begin(std::move(operation), request));                               \
-    });                                                                                     \
+#define NONBLOCKING(name, fill, parameters, arguments, ...)                                     \
+  extern "C" int sennit_pmpi_##name parameters {                                                \
+    auto operation = std::make_unique<Operation>();                                             \
+    const Filled filled = filled_by([&] { return fill(operation.get(), false, __VA_ARGS__); }); \
+    if (filled == Filled::no_memory) return no_memory(comm);                                    \
+    if (filled == Filled::no) return by_mpi(PMPI_##name arguments);                             \
+    return by_sennit(begin(std::move(operation), request));                                     \
   }
 // Both with either count. An MPI before its version 4 has not those with large ones.
 #define WITH_COUNTS(define, name, fill, parameters, arguments, ...) \

@@ -1,11 +1,10 @@
 // communicators.hpp: the communicator of sennit's that stands behind one of MPI's.
 //
-// That of all processes is made by MPI_Init where a program calls it from C, and any other by the
-// first collective that blocks. It is kept as an attribute, and ends with MPI's own and the last
-// operation on it: MPI lets a program free a communicator while calls are out. A call that does not
-// block cannot make it: other ranks may come to it only after something that waits for this one.
-// Since the ranks of a communicator make its collectives in the same order, all see the same state
-// of it at the same call.
+// That of all processes is made by MPI_Init, and any other by the first collective that blocks. It
+// is kept as an attribute, and ends with MPI's own and the last operation on it: MPI lets a program
+// free a communicator while calls are out. A call that does not block cannot make it: other ranks
+// may come to it only after something that waits for this one. Since the ranks of a communicator
+// make its collectives in the same order, all see the same state of it at the same call.
 #pragma once
 
 #include <mpi.h>

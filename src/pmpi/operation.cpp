@@ -4,11 +4,14 @@
 #include <sched.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <utility>
 
 #include "base/mutex.hpp"
+
+extern "C" uintptr_t* sennit_pmpi_within(void);  // process.cpp
 
 namespace sennit::pmpi {
 namespace {
@@ -121,8 +124,13 @@ std::optional<Failure> take_failure(MPI_Request request) {
   return failure;
 }
 
+// What the handler calls goes through sennit as what any function of the program's does; and it may
+// never come back.
 int tell(const Failure& failure, int error) {
-  if (!failure.held->freed) PMPI_Comm_call_errhandler(failure.comm, error);
+  if (failure.held->freed) return error;
+  const uintptr_t frame = std::exchange(*sennit_pmpi_within(), 0);
+  PMPI_Comm_call_errhandler(failure.comm, error);
+  *sennit_pmpi_within() = frame;
   return error;
 }
 
@@ -150,6 +158,8 @@ int begin(std::unique_ptr<Operation> operation, MPI_Request* request) {
   }
   if (error != MPI_SUCCESS) return handled(*operation, error);
   PMPI_Grequest_start(query, let_go, cancel, nullptr, request);
+  if (any_failed())
+    take_failure(*request);  // of an earlier one of this name, which nobody asked for
   AllBegun& all = AllBegun::instance();
   const MutexLock lock(all.mutex);
   all.operations.push_back({std::move(operation), *request});

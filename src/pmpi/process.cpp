@@ -1,6 +1,8 @@
 // process.cpp: the begin and the end of MPI in a process.
 #include <mpi.h>
 
+#include <cstdint>
+
 #include "pmpi/communicators.hpp"
 #include "pmpi/operation.hpp"
 #include "pmpi/report.hpp"
@@ -21,10 +23,10 @@ int begun(int result) {
 
 extern "C" {
 
-// For the forwarders: whether the calling thread is within one of these functions. What it calls
-// there is MPI's own.
-int* sennit_pmpi_within(void) {
-  static thread_local int within = 0;
+// For the forwarders: the frame of the calling thread that is within one of these functions, or 0.
+// What it calls there is MPI's own.
+uintptr_t* sennit_pmpi_within(void) {
+  static thread_local uintptr_t within = 0;
   return &within;
 }
 

@@ -27,42 +27,47 @@ int look_until(const int& flag, Test test) {
   }
 }
 
-// The requests as they are before a function completes some of them, and so what became of those
-// that failed. Empty where none of them is sennit's.
+// Requests as they are before a function completes some of them, and so what became of those of
+// sennit's that failed. Where nothing of sennit's is out there is nothing to remember.
 class Before {
  public:
-  Before(const MPI_Request requests[], int count) {
-    if ((any_begun() || any_failed()) && count > 0) requests_.assign(requests, requests + count);
+  Before(const MPI_Request requests[], int count) : now_(requests) {
+    if ((any_begun() || any_failed()) && count > 0) before_.assign(requests, requests + count);
   }
-  // The one that is number `which` is complete. Returns its error.
-  int told(int which) const {
+  // MPI completed the one that is number `which`, if any, with this result. Returns that, or its
+  // error.
+  int told(int result, int which) const {
     const std::optional<Failure> failure = failure_of(which);
-    return failure ? tell(*failure, failure->error) : MPI_SUCCESS;
+    return failure ? tell(*failure, failure->error) : result;
   }
-  // Several are complete, the i-th of them being which(i): the error of each is in its status, and
-  // the first one's communicator is told that there are some.
+  // MPI completed several with this result, the i-th being which(i): the error of each is in its
+  // status, and the first one's communicator is told that there are some. Returns `result`, or
+  // that.
   template <typename Which>
-  int told(int count, MPI_Status statuses[], Which which) const {
+  int told(int result, int count, MPI_Status statuses[], Which which) const {
     std::optional<Failure> first;
-    std::vector<int> errors;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count && any_failed(); i++) {
       std::optional<Failure> failure = failure_of(which(i));
-      errors.push_back(failure ? failure->error : MPI_SUCCESS);
-      if (failure && !first) first = std::move(failure);
+      if (!failure) continue;
+      // MPI has written errors only where it found some itself.
+      if (!first && result == MPI_SUCCESS && statuses != MPI_STATUSES_IGNORE)
+        for (int k = 0; k < count; k++) statuses[k].MPI_ERROR = MPI_SUCCESS;
+      if (statuses != MPI_STATUSES_IGNORE) statuses[i].MPI_ERROR = failure->error;
+      if (!first) first = std::move(failure);
     }
-    if (!first) return MPI_SUCCESS;
-    if (statuses != MPI_STATUSES_IGNORE)
-      for (int i = 0; i < count; i++) statuses[i].MPI_ERROR = errors[static_cast<size_t>(i)];
-    return tell(*first, MPI_ERR_IN_STATUS);
+    return first ? tell(*first, MPI_ERR_IN_STATUS) : result;
   }
 
  private:
+  // Of one that is complete: MPI let go of it.
   std::optional<Failure> failure_of(int which) const {
-    if (!any_failed() || which < 0 || static_cast<size_t>(which) >= requests_.size())
+    const auto at = static_cast<size_t>(which);
+    if (!any_failed() || which < 0 || at >= before_.size() || now_[at] == before_[at])
       return std::nullopt;
-    return take_failure(requests_[static_cast<size_t>(which)]);
+    return take_failure(before_[at]);
   }
-  std::vector<MPI_Request> requests_;
+  const MPI_Request* const now_;
+  std::vector<MPI_Request> before_;
 };
 
 int itself(int i) { return i; }
@@ -75,15 +80,13 @@ int sennit_pmpi_Wait(MPI_Request* request, MPI_Status* status) {
   if (!any_begun() && !any_failed()) return PMPI_Wait(request, status);
   const Before before(request, 1);
   int flag = 0;
-  const int result = look_until(flag, [&] { return PMPI_Test(request, &flag, status); });
-  return result != MPI_SUCCESS ? result : before.told(0);
+  return before.told(look_until(flag, [&] { return PMPI_Test(request, &flag, status); }), 0);
 }
 
 int sennit_pmpi_Test(MPI_Request* request, int* flag, MPI_Status* status) {
   const Before before(request, 1);
   poll();
-  const int result = PMPI_Test(request, flag, status);
-  return result != MPI_SUCCESS || !*flag ? result : before.told(0);
+  return before.told(PMPI_Test(request, flag, status), 0);
 }
 
 int sennit_pmpi_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
@@ -92,14 +95,13 @@ int sennit_pmpi_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]
   int flag = 0;
   const int result =
       look_until(flag, [&] { return PMPI_Testall(count, requests, &flag, statuses); });
-  return result != MPI_SUCCESS ? result : before.told(count, statuses, itself);
+  return before.told(result, count, statuses, itself);
 }
 
 int sennit_pmpi_Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   const Before before(requests, count);
   poll();
-  const int result = PMPI_Testall(count, requests, flag, statuses);
-  return result != MPI_SUCCESS || !*flag ? result : before.told(count, statuses, itself);
+  return before.told(PMPI_Testall(count, requests, flag, statuses), count, statuses, itself);
 }
 
 int sennit_pmpi_Waitany(int count, MPI_Request requests[], int* which, MPI_Status* status) {
@@ -108,7 +110,7 @@ int sennit_pmpi_Waitany(int count, MPI_Request requests[], int* which, MPI_Statu
   int flag = 0;
   const int result =
       look_until(flag, [&] { return PMPI_Testany(count, requests, which, &flag, status); });
-  return result != MPI_SUCCESS || *which == MPI_UNDEFINED ? result : before.told(*which);
+  return *which == MPI_UNDEFINED ? result : before.told(result, *which);
 }
 
 int sennit_pmpi_Testany(int count, MPI_Request requests[], int* which, int* flag,
@@ -116,8 +118,7 @@ int sennit_pmpi_Testany(int count, MPI_Request requests[], int* which, int* flag
   const Before before(requests, count);
   poll();
   const int result = PMPI_Testany(count, requests, which, flag, status);
-  const bool completed = result == MPI_SUCCESS && *flag && *which != MPI_UNDEFINED;
-  return completed ? before.told(*which) : result;
+  return *flag && *which != MPI_UNDEFINED ? before.told(result, *which) : result;
 }
 
 int sennit_pmpi_Waitsome(int count, MPI_Request requests[], int* done, int which[],
@@ -130,8 +131,8 @@ int sennit_pmpi_Waitsome(int count, MPI_Request requests[], int* done, int which
     flag = *done != 0;  // MPI_UNDEFINED as well: none of them is active
     return looked;
   });
-  if (result != MPI_SUCCESS || *done == MPI_UNDEFINED) return result;
-  return before.told(*done, statuses, [&](int i) { return which[i]; });
+  if (*done == MPI_UNDEFINED) return result;
+  return before.told(result, *done, statuses, [&](int i) { return which[i]; });
 }
 
 int sennit_pmpi_Testsome(int count, MPI_Request requests[], int* done, int which[],
@@ -139,8 +140,8 @@ int sennit_pmpi_Testsome(int count, MPI_Request requests[], int* done, int which
   const Before before(requests, count);
   poll();
   const int result = PMPI_Testsome(count, requests, done, which, statuses);
-  if (result != MPI_SUCCESS || *done == MPI_UNDEFINED) return result;
-  return before.told(*done, statuses, [&](int i) { return which[i]; });
+  if (*done == MPI_UNDEFINED) return result;
+  return before.told(result, *done, statuses, [&](int i) { return which[i]; });
 }
 
 // The function that completes the request tells what it failed with.

@@ -225,7 +225,7 @@ Elements::Elements(MPI_Datatype type)
   PMPI_Type_get_extent(type, &least, &extent);
   size_ = static_cast<size_t>(size);
   extent_ = static_cast<ptrdiff_t>(extent);
-  if (dense_) return;
+  if (is_predefined(made_of(type).combiner)) return;
   MPI_Datatype copy = MPI_DATATYPE_NULL;
   PMPI_Type_dup(type, &copy);
   type_ = {new MPI_Datatype(copy), [](MPI_Datatype* own) {

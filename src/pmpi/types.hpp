@@ -49,7 +49,7 @@ class Elements {
   template <typename Part>
   void in_parts(ptrdiff_t count, Part part) const;
 
-  // Where it is not dense a duplicate, since the program may free its own while a call is out.
+  // Of the program's making a duplicate, since it may free its own while a call is out.
   std::shared_ptr<MPI_Datatype> type_;
   size_t size_ = 0;
   ptrdiff_t extent_ = 0;

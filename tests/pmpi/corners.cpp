@@ -178,53 +178,66 @@ void grids() {
 }
 
 int g_told = 0;
-void count_error(MPI_Comm*, int*, ...) { g_told++; }
-
-// A communicator whose next collective fails on every rank: they disagree about its size.
-MPI_Comm failing(MPI_Request* request, int* memory) {
-  static MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
-  if (handler == MPI_ERRHANDLER_NULL) MPI_Comm_create_errhandler(count_error, &handler);
-  MPI_Comm copy = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
-  MPI_Comm_set_errhandler(copy, handler);
-  MPI_Barrier(copy);
-  g_told = 0;
-  MPI_Iallreduce(MPI_IN_PLACE, memory, rank == 0 ? 2 : 1, MPI_INT, MPI_SUM, copy, request);
-  return copy;
+MPI_Request g_aside = MPI_REQUEST_NULL;
+// Waits for another call, as a handler may.
+void count_error(MPI_Comm*, int*, ...) {
+  g_told++;
+  MPI_Wait(&g_aside, MPI_STATUS_IGNORE);
 }
 
-// That of all processes ends the program where it is told of one.
+// A call that fails on every rank, as they disagree about its size, on a communicator of its own.
+struct Failing {
+  Failing() {
+    static MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    if (handler == MPI_ERRHANDLER_NULL) MPI_Comm_create_errhandler(count_error, &handler);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_set_errhandler(comm, handler);
+    MPI_Barrier(comm);
+    MPI_Iallreduce(&rank, &aside, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &g_aside);
+    MPI_Barrier(MPI_COMM_WORLD);  // all have left that one
+    g_told = 0;
+    begun = MPI_Iallreduce(MPI_IN_PLACE, memory, rank == 0 ? 2 : 1, MPI_INT, MPI_SUM, comm,
+                           &request) == MPI_SUCCESS;
+  }
+  // The result of the function that completed it. Who began late was told then.
+  void expect_error(int result, int error, const char* what) {
+    int class_of = MPI_SUCCESS;
+    if (result != MPI_SUCCESS) MPI_Error_class(result, &class_of);
+    expect(class_of == (begun ? error : MPI_SUCCESS) && g_told == 1, what);
+    expect(aside == size * (size - 1) / 2, "what an error handler waited for");
+    MPI_Comm_free(&comm);
+  }
+  int memory[2] = {1, 1}, aside = 0;
+  bool begun = false;
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+};
+
+// The handler of all processes' communicator ends the program where it is told of one.
 void errors() {
-  int memory[2] = {1, 1}, class_of = 0, sum = 0;
-  MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  MPI_Comm copy = failing(&requests[0], memory);
+  Failing of_wait;
   for (int i = 0; i < 20; i++) {
     usleep(5000);
     MPI_Barrier(MPI_COMM_WORLD);
   }
-  expect(g_told == 0, "an error that is told before its call is waited for");
-  MPI_Error_class(MPI_Wait(&requests[0], MPI_STATUS_IGNORE), &class_of);
-  expect(class_of == MPI_ERR_OTHER && g_told == 1, "the error of MPI_Wait");
-  MPI_Comm_free(&copy);
+  expect(g_told == (of_wait.begun ? 0 : 1), "an error that is told before it is waited for");
+  of_wait.expect_error(MPI_Wait(&of_wait.request, MPI_STATUS_IGNORE), MPI_ERR_OTHER, "MPI_Wait");
 
-  copy = failing(&requests[0], memory);
+  Failing of_all;
+  int sum = 0;
+  MPI_Request requests[2] = {of_all.request, MPI_REQUEST_NULL};
   MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &requests[1]);
   MPI_Status statuses[2];
-  MPI_Error_class(MPI_Waitall(2, requests, statuses), &class_of);
-  expect(class_of == MPI_ERR_IN_STATUS && g_told == 1, "the error of MPI_Waitall");
-  expect(statuses[0].MPI_ERROR == MPI_ERR_OTHER && statuses[1].MPI_ERROR == MPI_SUCCESS,
-         "the errors in the statuses");
+  of_all.expect_error(MPI_Waitall(2, requests, statuses), MPI_ERR_IN_STATUS, "MPI_Waitall");
+  if (of_all.begun)
+    expect(statuses[0].MPI_ERROR == MPI_ERR_OTHER && statuses[1].MPI_ERROR == MPI_SUCCESS,
+           "the errors in the statuses");
   expect(sum == size * (size - 1) / 2, "the call beside the one that failed");
-  MPI_Comm_free(&copy);
 
-  copy = failing(&requests[0], memory);
-  int which = 7, done = 0;
-  while (!done) {
-    class_of = 0;
-    MPI_Error_class(MPI_Testany(1, requests, &which, &done, MPI_STATUS_IGNORE), &class_of);
-  }
-  expect(class_of == MPI_ERR_OTHER && which == 0 && g_told == 1, "the error of MPI_Testany");
-  MPI_Comm_free(&copy);
+  Failing of_any;
+  int which = 0, done = 0, result = MPI_SUCCESS;
+  while (!done) result = MPI_Testany(1, &of_any.request, &which, &done, MPI_STATUS_IGNORE);
+  of_any.expect_error(result, MPI_ERR_OTHER, "MPI_Testany");
 }
 
 std::string g_program;

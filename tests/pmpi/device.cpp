@@ -114,6 +114,16 @@ void moves() {
   Integers word({rank == 1 ? 42 : 0});
   MPI_Bcast(word.data(), 1, MPI_INT, 1, MPI_COMM_WORLD);
   word.expect({42}, "MPI_Bcast");
+  // Its type is freed while the call is out.
+  Integers pair({rank == 0 ? 7 : 0, rank == 0 ? 8 : 0});
+  MPI_Datatype two = MPI_DATATYPE_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Type_contiguous(2, MPI_INT, &two);
+  MPI_Type_commit(&two);
+  MPI_Ibcast(pair.data(), 1, two, 0, MPI_COMM_WORLD, &request);
+  MPI_Type_free(&two);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  pair.expect({7, 8}, "MPI_Ibcast of a type that was freed");
   std::vector<int> ranks, mine(static_cast<size_t>(size), rank);
   for (int r = 0; r < size; r++) ranks.push_back(r);
   const std::vector<int> none(mine.size(), -1), ones(mine.size(), 1);

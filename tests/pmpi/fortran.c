@@ -4,7 +4,7 @@
  *   fortran f     by Fortran's names
  *   fortran c     in C
  *
- * Exits with 1 where a result is wrong, and with 77 where this MPI has no Fortran. */
+ * Exits with 1 where a result is wrong, and with 77 where there is no Fortran of Open MPI's. */
 #include <mpi.h>
 #include <stdio.h>
 #include <string.h>

@@ -43,8 +43,8 @@ static void* _Atomic addresses[kFunctions];
 static void* _Atomic mpis_own[kFunctions];
 static void* _Atomic mpi_library;
 static void* _Atomic sennits_library;
-/* Of that library: whether this thread is within one of its functions. */
-typedef int* (*Within)(void);
+/* Of that library: the frame of this thread that is within one of its functions, or 0. */
+typedef uintptr_t* (*Within)(void);
 static Within _Atomic within;
 static atomic_int opened;
 
@@ -156,21 +156,25 @@ typedef uintptr_t Word;
 #define ARGUMENTS_10 ARGUMENTS_9, j
 
 #define EXPORTED __attribute__((visibility("default")))
-#define FORWARD(name, count)                                                                       \
-  static int forward_##name(PARAMETERS_##count) {                                                  \
-    typedef int (*Function)(PARAMETERS_##count);                                                   \
-    void* const address = load(addresses, index_##name, find);                                     \
-    const Within ask = atomic_load_explicit(&within, memory_order_acquire);                        \
-    int* const depth = ask ? ask() : NULL;                                                         \
-    if (!depth) return ((Function)address)(ARGUMENTS_##count);                                     \
-    if (*depth) return ((Function)load(mpis_own, index_##name, find_mpis_own))(ARGUMENTS_##count); \
-    *depth = 1;                                                                                    \
-    const int result = ((Function)address)(ARGUMENTS_##count);                                     \
-    *depth = 0;                                                                                    \
-    return result;                                                                                 \
-  }                                                                                                \
-  EXPORTED int MPI_##name(PARAMETERS_##count);                                                     \
-  EXPORTED int MPI_##name(PARAMETERS_##count) { return forward_##name(ARGUMENTS_##count); }        \
-  EXPORTED int PMPI_##name(PARAMETERS_##count);                                                    \
+/* A frame that was left by longjmp() or an exception, as error handlers do, is no longer below this
+ * one: stacks grow downwards. */
+#define FORWARD(name, count)                                                                \
+  static int forward_##name(PARAMETERS_##count) {                                           \
+    typedef int (*Function)(PARAMETERS_##count);                                            \
+    void* const address = load(addresses, index_##name, find);                              \
+    const Within ask = atomic_load_explicit(&within, memory_order_acquire);                 \
+    uintptr_t* const frame = ask ? ask() : NULL;                                            \
+    const uintptr_t here = (uintptr_t)__builtin_frame_address(0);                           \
+    if (!frame) return ((Function)address)(ARGUMENTS_##count);                              \
+    if (*frame > here)                                                                      \
+      return ((Function)load(mpis_own, index_##name, find_mpis_own))(ARGUMENTS_##count);    \
+    *frame = here;                                                                          \
+    const int result = ((Function)address)(ARGUMENTS_##count);                              \
+    *frame = 0;                                                                             \
+    return result;                                                                          \
+  }                                                                                         \
+  EXPORTED int MPI_##name(PARAMETERS_##count);                                              \
+  EXPORTED int MPI_##name(PARAMETERS_##count) { return forward_##name(ARGUMENTS_##count); } \
+  EXPORTED int PMPI_##name(PARAMETERS_##count);                                             \
   EXPORTED int PMPI_##name(PARAMETERS_##count) { return forward_##name(ARGUMENTS_##count); }
 FORWARDED(FORWARD)
