@@ -112,6 +112,7 @@ class Futures(unittest.TestCase):
 
             # Of what has completed already PyTorch runs the callback here, so that is not the case yet.
             waits = dist.irecv(torch.zeros(1), 1 - rank).get_future().then(first)
+            dist.barrier()
             dist.send(torch.ones(1), 1 - rank)
             summed(3).get_future().add_done_callback(lambda future: second.set_result(future.value()[0][0].item()))
             return waits.wait()
@@ -230,6 +231,16 @@ class Ends(unittest.TestCase):
         def body(rank):
             limit = datetime.timedelta(seconds=0.5)
             return error_of(dist.new_group, [0, 1, 2], timeout=limit) if rank != 2 else time.sleep(1.5)
+
+        self.assertRegex(on_ranks(3, body)[0], "DistBackendError.*did not come within 500 ms: 2")
+
+    @unittest.skipUnless(hasattr(dist, "split_group"), "PyTorch of before 2.5")
+    def test_a_split_names_who_does_not_come(self):
+        def body(rank):
+            if rank == 2:
+                return time.sleep(1.5)
+            limit = datetime.timedelta(seconds=0.5)
+            return error_of(dist.split_group, split_ranks=[[0, 1, 2]], timeout=limit)
 
         self.assertRegex(on_ranks(3, body)[0], "DistBackendError.*did not come within 500 ms: 2")
 

@@ -36,14 +36,27 @@ const std::string kPassed = "passed";  // rank 0's word in a monitored barrier
 
 using Word = std::vector<uint8_t>;
 
+void forget(c10d::Store& store, const std::string& key) {
+  try {
+    store.deleteKey(key);
+  } catch (const std::exception&) {  // not every store can
+  }
+}
+
 // All ranks of a group come here, or rank 0 says who does not within the time. Then all have its
 // word. What waits afterwards may wait longer.
 Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Milliseconds timeout,
           const std::function<Word()>& word) {
   const std::string given = prefix + "word";
   if (rank != 0) {
-    store.set(prefix + std::to_string(rank), Word{1});
-    store.wait({given}, timeout);
+    const std::string own = prefix + std::to_string(rank);
+    store.set(own, Word{1});
+    try {
+      store.wait({given}, timeout);
+    } catch (const std::exception&) {
+      forget(store, own);
+      throw;
+    }
     return store.get(given);
   }
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -54,10 +67,10 @@ Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Mil
         std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
     try {
       store.wait({key}, std::max(left, Milliseconds(1)));
-      store.deleteKey(key);
     } catch (const std::exception&) {
       missing += (missing.empty() ? "" : ", ") + std::to_string(other);
     }
+    forget(store, key);
   }
   if (!missing.empty())
     throw_error("start", "of " + std::to_string(size) + " ranks, did not come within " +
@@ -145,14 +158,14 @@ std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int si
   config.arrival_timeout_ms =
       static_cast<int32_t>(std::clamp<int64_t>(arrival.count(), 1, 2'000'000'000));
   sennit_comm_t made = nullptr;
-  if (sennit_comm_init_rank(&made, size, &id, rank, &config) != SENNIT_OK)
-    throw_error("start", sennit_last_error());
+  const sennit_status_t began = sennit_comm_init_rank(&made, size, &id, rank, &config);
+  if (rank == 0) forget(*store_, start + "word");  // all have it; the store may see another job
+  if (began != SENNIT_OK) throw_error("start", sennit_last_error());
   // Whether all ranks have one.
   int32_t have = has_device ? 1 : 0;
   const sennit_status_t agreed = sennit_all_reduce(&have, &have, 1, SENNIT_INT32, SENNIT_MIN, made);
   auto held = std::make_shared<HeldCommunicator>(made, have == 1);
   if (agreed != SENNIT_OK) throw_error("start", sennit_last_error());
-  if (rank == 0) store_->deleteKey(start + "word");  // all have it; the store may see another job
   return held;
 }
 
@@ -179,6 +192,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupSennit::split(
       c10::make_intrusive<ProcessGroupSennit>(store, static_cast<int>(mine - ranks.begin()), size,
                                               options ? options->timeout : timeout_.load(), name_);
   part->job_ = job_;
+  meet(*store, job_ + group + "/", static_cast<int>(mine - ranks.begin()), size,
+       part->timeout_.load(), [] { return Word{1}; });
   const std::shared_ptr<HeldCommunicator> made = group_of(*held("split_group"), ranks, group);
   part->device_calls_ = device_calls_of(*made, size, group);
   part->comm_ = made;
