@@ -14,7 +14,6 @@
 #include <mutex>
 #include <new>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -276,6 +275,7 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
     std::vector<Status> results(static_cast<size_t>(size));
     std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
     std::vector<std::thread> threads;
+    threads.reserve(made.size());
     // All begin or none does: one alone would wait for the others.
     std::promise<bool> decision;
     const std::shared_future<bool> begins = decision.get_future();
@@ -288,7 +288,7 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
           const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
           if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
         });
-    } catch (const std::system_error& error) {
+    } catch (const std::exception& error) {
       off = Status(SENNIT_OUT_OF_RESOURCES,
                    fmt::format("the system has no thread left for rank {} of {}: {}",
                                threads.size(), size, error.what()));
