@@ -72,7 +72,7 @@ TEST(History, FindsNothingWhereCallsAreLikeThoseBeforeThem) {
 
 TEST(History, FindsAChangeWhereCallsAreLikeThoseBeforeThem) {
   std::mt19937_64 random(sennit_test::seed());
-  constexpr int kTrials = 1000;
+  constexpr int kTrials = 400;
   for (const double alike : {0.0, 0.3, 0.5, 0.8})
     for (const auto& [calls, longer] :
          std::initializer_list<std::pair<size_t, double>>{{5, 1.5}, {25, 1.25}, {100, 1.2}}) {
