@@ -40,6 +40,18 @@ LoadedDriver functions_of(void* library) {
   return found;
 }
 
+LoadedLibrary& library() {
+  static LoadedLibrary driver("libcuda.so.1");
+  return driver;
+}
+
+// Null where `handle` is.
+const LoadedDriver* driver_in(void* handle) {
+  if (!handle) return nullptr;
+  static const LoadedDriver driver = functions_of(handle);
+  return &driver;
+}
+
 std::string cuda_error(const char* function, int error) {
   return std::string(function) + ": CUDA error " + std::to_string(error);
 }
@@ -48,13 +60,8 @@ std::string cuda_error(const char* function, int error) {
 
 // A thread that did not know of the driver would take a device's memory for the host's, and touch
 // it.
-const LoadedDriver* loaded_driver() {
-  static LoadedLibrary library("libcuda.so.1");
-  void* const handle = library.find();
-  if (!handle) return nullptr;
-  static const LoadedDriver driver = functions_of(handle);
-  return &driver;
-}
+const LoadedDriver* loaded_driver() { return driver_in(library().find()); }
+const LoadedDriver* known_driver() { return driver_in(library().known()); }
 
 DeviceContext current_device() {
   const LoadedDriver* const driver = loaded_driver();
@@ -106,7 +113,7 @@ DeviceContext device_of(const void* memory) {
 
 OnDevice::OnDevice(const DeviceContext& device) {
   if (!device.context) return;
-  const LoadedDriver* const driver = loaded_driver();
+  const LoadedDriver* const driver = known_driver();
   CudaContext current = nullptr;
   if (driver->cuCtxGetCurrent(&current) == kCudaSuccess && current == device.context) return;
   pushed_ = driver->cuCtxPushCurrent_v2(device.context) == kCudaSuccess;
@@ -114,7 +121,7 @@ OnDevice::OnDevice(const DeviceContext& device) {
 
 OnDevice::~OnDevice() {
   CudaContext popped = nullptr;
-  if (pushed_) loaded_driver()->cuCtxPopCurrent_v2(&popped);
+  if (pushed_) known_driver()->cuCtxPopCurrent_v2(&popped);
 }
 
 bool is_unnamed(cudaStream_t stream) {
@@ -126,14 +133,14 @@ bool is_of_thread(cudaStream_t stream) {
 }
 
 bool is_captured(cudaStream_t stream) {
-  const LoadedDriver* const driver = loaded_driver();
+  const LoadedDriver* const driver = known_driver();
   int capturing = 0;
   return driver && driver->cuStreamIsCapturing &&
          driver->cuStreamIsCapturing(stream, &capturing) == kCudaSuccess && capturing != 0;
 }
 
 Outcome await_stream(cudaStream_t stream) {
-  const LoadedDriver* const driver = loaded_driver();
+  const LoadedDriver* const driver = known_driver();
   if (!driver || !driver->cuStreamSynchronize) return {};
   const int error = driver->cuStreamSynchronize(stream);
   if (error == kCudaSuccess || error == kCudaNotInitialized || error == kCudaNoDevice) return {};
@@ -145,7 +152,7 @@ Outcome await_stream(cudaStream_t stream) {
 // The first waits for all others, and then these for it: an event means what was recorded last at
 // the time at which a stream is told to wait for it, so one serves.
 Outcome join_streams(const std::vector<cudaStream_t>& streams) {
-  const LoadedDriver* const driver = loaded_driver();
+  const LoadedDriver* const driver = known_driver();
   if (streams.size() < 2 || !driver || !driver->cuEventRecord) return {};
   DeviceContext device;
   for (const cudaStream_t stream : streams)

@@ -42,6 +42,8 @@ struct LoadedDriver {
 };
 // Null where the program has not loaded it. Any thread, at any time: the program may still do so.
 const LoadedDriver* loaded_driver();
+// The same as of the last look, for what comes behind one in a call.
+const LoadedDriver* known_driver();
 
 // ---- devices ----
 
@@ -73,6 +75,8 @@ class OnDevice {
 bool is_unnamed(cudaStream_t stream);
 // cudaStreamPerThread: there are as many as threads, and only its own reaches one.
 bool is_of_thread(cudaStream_t stream);
+
+// These come behind loaded_driver() in a call, as owner_of() asks for it.
 
 // Whether what is put into the stream becomes part of a graph.
 bool is_captured(cudaStream_t stream);
