@@ -11,6 +11,7 @@
 #include <numeric>
 #include <optional>
 
+#include "pmpi/device_memory.hpp"
 #include "pmpi/operation.hpp"
 #include "pmpi/report.hpp"
 #include "pmpi/types.hpp"
@@ -20,6 +21,7 @@ namespace {
 
 // Whether sennit has the communicator; then the operation is on it.
 bool on(Operation* o, const char* name, MPI_Comm comm, bool blocks) {
+  look_for_devices();
   o->name = name;
   o->mpi = comm;
   o->held = held_of(comm, blocks);

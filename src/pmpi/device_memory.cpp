@@ -14,11 +14,14 @@ namespace {
 constexpr int kSuccess = 0, kMemoryType = 2, kIsManaged = 8;
 constexpr unsigned kTypeDevice = 2;
 
+LoadedLibrary g_driver("libcuda.so.1");
+
 }  // namespace
 
+void look_for_devices() { g_driver.find(); }
+
 bool is_on_device(const void* memory) {
-  static LoadedLibrary library("libcuda.so.1");
-  void* const driver = memory ? library.find() : nullptr;
+  void* const driver = memory ? g_driver.known() : nullptr;
   if (!driver) return false;
   using GetAttribute = int (*)(void* data, int attribute, unsigned long long address);
   static const auto get = reinterpret_cast<GetAttribute>(dlsym(driver, "cuPointerGetAttribute"));

@@ -3,7 +3,9 @@
 
 namespace sennit::pmpi {
 
-// CUDA's driver is asked only where the process has loaded it.
+// Looks whether the process has loaded CUDA's driver: once in a call, as it may do so at any time.
+void look_for_devices();
+// The driver is asked only where the last look found it.
 bool is_on_device(const void* memory);
 
 }  // namespace sennit::pmpi
