@@ -43,6 +43,19 @@ void forget(c10d::Store& store, const std::string& key) {
   }
 }
 
+// Whether a rank says by then that it has come; its key goes.
+bool comes(c10d::Store& store, const std::string& key, Time deadline) {
+  const auto left =
+      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
+  try {
+    store.wait({key}, std::max(left, Milliseconds(1)));
+  } catch (const std::exception&) {
+    return false;
+  }
+  forget(store, key);
+  return true;
+}
+
 // All ranks of a group come here, or rank 0 says who does not within the time. Then all have its
 // word. What waits afterwards may wait longer.
 Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Milliseconds timeout,
@@ -63,13 +76,8 @@ Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Mil
   std::string missing;
   for (int other = 1; other < size; other++) {
     const std::string key = prefix + std::to_string(other);
-    const auto left =
-        std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-    try {
-      store.wait({key}, std::max(left, Milliseconds(1)));
-    } catch (const std::exception&) {
-      missing += (missing.empty() ? "" : ", ") + std::to_string(other);
-    }
+    if (comes(store, key, deadline)) continue;
+    missing += (missing.empty() ? "" : ", ") + std::to_string(other);
     forget(store, key);
   }
   if (!missing.empty())
@@ -820,12 +828,7 @@ std::string ProcessGroupSennit::late_ranks(const std::string& prefix, Millisecon
     if (left.count() <= 0 && !wait_for_all)
       return "Rank 0 timed out in monitoredBarrier after " + in_time + ", before rank " +
              std::to_string(rank) + " was seen";
-    try {
-      store_->wait({prefix + std::to_string(rank)}, std::max(left, Milliseconds(1)));
-      store_->deleteKey(prefix + std::to_string(rank));
-    } catch (const std::exception&) {
-      late.push_back(rank);
-    }
+    if (!comes(*store_, prefix + std::to_string(rank), deadline)) late.push_back(rank);
   }
   if (late.empty()) return "";
   std::string ranks = late.size() == 1 ? "Rank" : "Ranks";
