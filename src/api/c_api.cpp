@@ -9,18 +9,17 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <future>
 #include <map>
 #include <mutex>
 #include <new>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/run_together.hpp"
 
 namespace sennit {
 namespace {
@@ -274,30 +273,17 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
     if (sennit_get_unique_id(&id) != SENNIT_OK) return {SENNIT_OUT_OF_RESOURCES, t_last_error};
     std::vector<Status> results(static_cast<size_t>(size));
     std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
-    std::vector<std::thread> threads;
-    threads.reserve(made.size());
-    // All begin or none does: one alone would wait for the others.
-    std::promise<bool> decision;
-    const std::shared_future<bool> begins = decision.get_future();
-    Status off;
     try {
-      for (int r = 0; r < size; r++)
-        threads.emplace_back([&, begins, r] {
-          if (!begins.get()) return;
-          const auto i = static_cast<size_t>(r);
-          const sennit_status_t kind = sennit_comm_init_rank(&made[i], size, &id, r, config);
-          if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
-        });
+      run_together(made.size(), [&](size_t i) {
+        const sennit_status_t kind =
+            sennit_comm_init_rank(&made[i], size, &id, static_cast<int>(i), config);
+        if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
+      });
     } catch (const std::exception& error) {
-      off = Status(SENNIT_OUT_OF_RESOURCES,
-                   fmt::format("the system has no thread left for rank {} of {}: {}",
-                               threads.size(), size, error.what()));
-    }
-    decision.set_value(off.ok());
-    for (std::thread& thread : threads) thread.join();
-    if (!off.ok()) {
       sennit_forget_unique_id(&id);
-      return off;
+      return {
+          SENNIT_OUT_OF_RESOURCES,
+          fmt::format("the system has no thread left for one of {} ranks: {}", size, error.what())};
     }
     for (const Status& result : results) {
       if (result.ok()) continue;

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
+#include "base/process/run_together.hpp"
 #include "nccl/device.hpp"
 #include "nccl/numbers.hpp"
 #include "nccl/report.hpp"
@@ -42,46 +42,17 @@ Outcome no_thread(const std::system_error& error) {
   return {ncclSystemError, std::string("the system has no thread left: ") + error.what()};
 }
 
-// Those that run beside the calling thread begin together or not at all: one alone would wait for
-// the others.
-class Beginning {
- public:
-  void decide(bool begin) {
-    const MutexLock lock(mutex_);
-    begin_ = begin;
-    changed_.notify_all();
-  }
-  bool await() {
-    MutexLock lock(mutex_);
-    while (!begin_) changed_.wait(lock);
-    return *begin_;
-  }
-
- private:
-  Mutex mutex_;
-  Condition changed_;
-  std::optional<bool> begin_ SENNIT_GUARDED_BY(mutex_);
-};
-
 Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
   if (creations.size() == 1) return creations.front()();
   std::vector<Outcome> outcomes(creations.size());
-  std::vector<std::thread> threads;
-  Beginning beginning;
-  Outcome off;
   try {
-    for (size_t i = 0; i < creations.size(); i++)
-      threads.emplace_back([&, i] {
-        if (beginning.await()) outcomes[i] = contain(creations[i]);
-      });
+    run_together(creations.size(), [&](size_t i) { outcomes[i] = contain(creations[i]); });
   } catch (const std::system_error& error) {
-    off = no_thread(error);
+    return no_thread(error);
   }
-  beginning.decide(off.ok());
-  for (std::thread& thread : threads) thread.join();
   for (Outcome& outcome : outcomes)
-    if (off.ok() && !outcome.ok()) off = std::move(outcome);
-  return off;
+    if (!outcome.ok()) return std::move(outcome);
+  return {};
 }
 
 // Makes all of them, between sennit_group_start and sennit_group_end where they are several.
