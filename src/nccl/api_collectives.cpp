@@ -81,9 +81,9 @@ CallPlace place_of(const Arguments& arguments, std::initializer_list<const void*
                    cudaStream_t stream) {
   const auto& sum = arguments.premultiplied;
   const void* const scalar = sum ? sum->in_stream : nullptr;
-  CallPlace place{
-      std::min(owner_of(memory.begin(), static_cast<int>(memory.size())), owner_of(&scalar, 1)),
-      stream, arguments.state->device()};
+  CallPlace place{owner_of(memory.begin(), static_cast<int>(memory.size())), stream,
+                  arguments.state->device()};
+  if (scalar) place.owner = std::min(place.owner, owner_of(&scalar, 1));
   for (const void* const at : memory)
     if (place.owner != Owner::host && !place.device.context) place.device = device_of(at);
   return place;

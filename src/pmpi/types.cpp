@@ -147,8 +147,7 @@ MPI_Datatype inner_of(MPI_Datatype type, const Made& made) {
 
 // Predefined, or one or several of such in a row. Any other type may have its parts in another
 // order than memory has them.
-bool is_dense(MPI_Datatype type) {
-  const Made made = made_of(type);
+bool is_dense(MPI_Datatype type, const Made& made) {
   if (is_predefined(made.combiner)) {
     int size = 0;
     MPI_Aint least = 0, extent = 0;
@@ -158,8 +157,9 @@ bool is_dense(MPI_Datatype type) {
   }
   if (made.combiner != MPI_COMBINER_CONTIGUOUS && made.combiner != MPI_COMBINER_DUP) return false;
   MPI_Datatype inner = inner_of(type, made);
-  const bool dense = is_dense(inner);
-  if (!is_predefined(made_of(inner).combiner)) PMPI_Type_free(&inner);
+  const Made how = made_of(inner);
+  const bool dense = is_dense(inner, how);
+  if (!is_predefined(how.combiner)) PMPI_Type_free(&inner);
   return dense;
 }
 
@@ -217,15 +217,16 @@ std::optional<Reduction> reduction_of(MPI_Datatype type, MPI_Op op) {
   return Reduction{*part, *number, halves ? size_t{2} : size_t{1}};
 }
 
-Elements::Elements(MPI_Datatype type)
-    : type_(std::make_shared<MPI_Datatype>(type)), dense_(is_dense(type)) {
+Elements::Elements(MPI_Datatype type) : type_(std::make_shared<MPI_Datatype>(type)) {
+  const Made made = made_of(type);
+  dense_ = is_dense(type, made);
   MPI_Count size = 0;
   MPI_Aint least = 0, extent = 0;
   PMPI_Type_size_x(type, &size);
   PMPI_Type_get_extent(type, &least, &extent);
   size_ = static_cast<size_t>(size);
   extent_ = static_cast<ptrdiff_t>(extent);
-  if (is_predefined(made_of(type).combiner)) return;
+  if (is_predefined(made.combiner)) return;
   MPI_Datatype copy = MPI_DATATYPE_NULL;
   PMPI_Type_dup(type, &copy);
   type_ = {new MPI_Datatype(copy), [](MPI_Datatype* own) {

@@ -32,10 +32,8 @@ class Elements {
  public:
   explicit Elements(MPI_Datatype type);
 
-  // Whether n elements are n * size() bytes in their order, without gaps.
-  bool dense() const { return dense_; }
-  // Whether such are at this address, where the processor reaches them: not in a device's memory,
-  // which MPI's own functions pack and unpack.
+  // Whether n elements at this address are n * size() bytes in their order, without gaps, and where
+  // the processor reaches them: not in a device's memory. What is not, MPI packs and unpacks.
   bool flat_at(const void* memory) const { return dense_ && !is_on_device(memory); }
   size_t size() const { return size_; }         // bytes of data in an element
   ptrdiff_t extent() const { return extent_; }  // from one element to the next
