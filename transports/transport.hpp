@@ -142,7 +142,10 @@ struct TransportContext {
   std::vector<std::byte> secret;  // 32 bytes; pair keys are derived from it
   bool sealed = false;  // SENNIT_WIRE: what goes between hosts is encrypted and authenticated
   std::string host_interface;  // address that peers can reach (from the bootstrap), numeric
-  int local_ranks = 1;         // ranks on this host: tells how long spinning is polite
+  // Ranks on this host, and the lowest of them. Ranks that have the same one are on one host, as
+  // the job counts hosts (plan/cores.hpp), whatever they might share besides.
+  int local_ranks = 1;
+  int speaker = 0;
   size_t eager_bytes = 8192;
   // SENNIT_TRANSPORTS names it: it is to be used also where, unasked, it would rather not be.
   bool asked_for = false;
@@ -164,18 +167,21 @@ class Transport {
   // What peers need to reach this rank; at most 512 bytes; sent around by the bootstrap.
   virtual std::vector<std::byte> address() const = 0;
   // Whether (and how near) the peer with this address can be reached. May open the peer's segment
-  // to prove it.
+  // to prove it. Each end asks alone and both must come to the same, or they wait for each other
+  // over different transports: so it follows from the two addresses, and where only this process
+  // lacks something it is not `none`, but an error of add_peer().
   virtual Reach reach(int peer, std::span<const std::byte> address) = 0;
   // After reach() said none: why, as far as it is known.
   virtual std::string obstacle() const { return "does not reach it"; }
-  // Remembers the address; the connection is made when first used.
+  // Remembers the address; the connection is made when first used. An error is final: no other
+  // transport is tried, since the peer takes this one.
   virtual Status add_peer(int peer, std::span<const std::byte> address) = 0;
 
   virtual void send(SendRequest& request) = 0;
   virtual void recv(RecvRequest& request) = 0;
   // Ends exposure. The request's status is an error from then on where the sender has taken its
   // memory back meanwhile, so that what was read may be torn: the communicator is being cancelled
-  // here too.
+  // here too. Where that cannot be told any more it is SENNIT_LINK_FAILED, of this message alone.
   virtual void release(RecvRequest& request) = 0;
   // Whether a message of this name waits here for its receive: its bytes, or its announcement. Who
   // wants to know asks again after each progress(), which from then on also looks for what comes

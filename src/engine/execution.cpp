@@ -367,7 +367,11 @@ void Execution::release(RecvRequest& request) {
   engine_.assert_locked();
   engine_.release(request);
   request.exposed = nullptr;
-  if (!request.status.ok()) torn_ = true;
+  if (request.status.ok()) return;
+  // Of what its peer has cancelled this rank hears anyway; of all else nobody but this one knows.
+  if (!torn_ && request.status.kind() != SENNIT_PEER_FAILED)
+    engine_.failed_here(comm_, request.status);
+  torn_ = true;
 }
 
 // Of a step that has just ended.

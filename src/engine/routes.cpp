@@ -29,7 +29,7 @@ Transport* Routes::resolve(int peer) {
   const auto trouble = [&](size_t i, const std::string& what) {
     route.trouble += fmt::format("; {}: {}", transports_[i]->name(), what);
   };
-  for (size_t i = 0; i < transports_.size() && !route.transport; i++) {
+  for (size_t i = 0; i < transports_.size() && !route.transport && route.failed.ok(); i++) {
     if (i >= addresses.size() || addresses[i].empty()) {
       trouble(i, fmt::format("rank {} does not use it", peer));
       continue;
@@ -38,8 +38,10 @@ Transport* Routes::resolve(int peer) {
       trouble(i, transports_[i]->obstacle());
       continue;
     }
+    // The peer takes this one all the same: over another, neither would hear of the other.
     if (const Status added = transports_[i]->add_peer(peer, addresses[i]); !added.ok()) {
-      trouble(i, added.text());
+      route.failed = added.with_context(fmt::format("rank {} is reached over {}, which fails here",
+                                                    peer, transports_[i]->name()));
       continue;
     }
     route.transport = transports_[i].get();
@@ -50,9 +52,11 @@ Transport* Routes::resolve(int peer) {
 }
 
 Status Routes::unreachable(int peer) const {
+  const Route& route = routes_[static_cast<size_t>(peer)];
+  if (!route.failed.ok()) return route.failed;
   return {SENNIT_LINK_FAILED,
           fmt::format("no transport reaches rank {} (SENNIT_TRANSPORTS says which may be used){}{}",
-                      peer, routes_[static_cast<size_t>(peer)].trouble, missing_)};
+                      peer, route.trouble, missing_)};
 }
 
 bool Routes::progress(Driven which, Completions& completions) {

@@ -1,7 +1,9 @@
 // routes.hpp: the transports of a rank, and which of them carries what goes to each peer: the
 // first, by falling priority, that reaches it, chosen at first use.
 //
-// Peers are world ranks. Not thread-safe: all calls are made under the engine's lock.
+// The peer chooses by itself, at its own first use, and the same. So where the one that reaches it
+// fails here no other is tried: the peer is unreachable, and the error says why. Peers are world
+// ranks. Not thread-safe: all calls are made under the engine's lock.
 #pragma once
 
 #include <array>
@@ -59,7 +61,8 @@ class Routes {
   struct Route {
     Transport* transport = nullptr;
     bool resolved = false;
-    std::string trouble;  // what the transports that were tried said
+    std::string trouble;  // what the transports that do not reach it said
+    Status failed;        // the error of the one that does
   };
   Transport* resolve(int peer);
 

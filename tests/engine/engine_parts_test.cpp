@@ -23,7 +23,7 @@ class Toy : public Transport {
     return address.size() == 1 ? Reach::network : Reach::none;
   }
   std::string obstacle() const override { return "the address is too long"; }
-  Status add_peer(int, std::span<const std::byte>) override { return {}; }
+  Status add_peer(int, std::span<const std::byte>) override { return trouble; }
   void send(SendRequest&) override {}
   void recv(RecvRequest&) override {}
   void release(RecvRequest&) override {}
@@ -40,6 +40,7 @@ class Toy : public Transport {
 
   int progressed = 0;
   bool moves = false;
+  Status trouble;  // of add_peer()
 
  private:
   const std::string name_;
@@ -69,6 +70,25 @@ TEST(Routes, TheFirstThatReachesAPeerIsItsOwn) {
             "address is too long; second: rank 2 does not use it; third: did not start");
   EXPECT_TRUE(routes.knows(2));
   EXPECT_FALSE(routes.knows(3));
+}
+
+// The peer takes the first, and would wait there for what comes over the second.
+TEST(Routes, WhereTheOneThatReachesAPeerFailsNoOtherIsTried) {
+  Routes routes;
+  auto first = std::make_unique<Toy>("first"), second = std::make_unique<Toy>("second");
+  first->trouble = {SENNIT_OUT_OF_RESOURCES, "no descriptors left"};
+  Toy* const two = second.get();
+  std::vector<std::unique_ptr<Transport>> both;
+  both.push_back(std::move(first));
+  both.push_back(std::move(second));
+  routes.set_transports(std::move(both), "");
+  routes.set_addresses({{kNear, kNear}, {kFar, kNear}});
+  EXPECT_EQ(routes.to(0), nullptr);
+  EXPECT_EQ(routes.to(0), nullptr) << "asked again";
+  EXPECT_EQ(routes.unreachable(0).kind(), SENNIT_OUT_OF_RESOURCES);
+  EXPECT_EQ(routes.unreachable(0).text(),
+            "rank 0 is reached over first, which fails here: no descriptors left");
+  EXPECT_EQ(routes.to(1), two);
 }
 
 TEST(Routes, OnlyThoseInUseAreDrivenAndWaitedFor) {

@@ -12,8 +12,9 @@
 
 namespace sennit::shm {
 
-// Where a request keeps its id and place: indices into MessageRequest::scratch.
-enum ScratchIndex : int { kId = 0, kToken = 1, kOffset = 2 };
+// Where a request keeps its id and place, and what its offer's slot said: indices into
+// MessageRequest::scratch.
+enum ScratchIndex : int { kId = 0, kToken = 1, kOffset = 2, kCancelledCount = 3 };
 
 // What came early on one communicator from one peer.
 struct EarlyState {

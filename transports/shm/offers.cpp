@@ -32,6 +32,7 @@ bool Offers::send(LocalPeer& p, SendRequest& request) {
   slot.kind = SlotKind::offer;
   slot.payload_bytes = static_cast<uint32_t>(table_bytes);
   slot.segments = count;
+  slot.cancelled_count = peers_.own().cancelled_count();
   slot.key = request.key;
   slot.signature = request.signature;
   const uint64_t address = count == 1 ? located_[0].address : 0;

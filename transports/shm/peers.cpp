@@ -57,8 +57,7 @@ Peers::Peers(const TransportContext& context, std::unique_ptr<OwnSegment> own, R
       eager_bytes_(context.eager_bytes),
       returns_(returns),
       own_(std::move(own)),
-      peers_(static_cast<size_t>(context.size)),
-      asked_(static_cast<size_t>(context.size)) {}
+      peers_(static_cast<size_t>(context.size)) {}
 
 Peers::~Peers() {
   if (is_forked()) return;
@@ -73,29 +72,40 @@ bool Peers::is_forked() const { return own_->address().process.pid != getpid(); 
 
 // ---- opening ----
 
-LocalPeer* Peers::open(int rank, std::span<const std::byte> address) {
+Result<LocalPeer*> Peers::open(int rank, std::span<const std::byte> address) {
   if (rank < 0 || rank >= size_) return nullptr;
   std::unique_ptr<LocalPeer>& p = peers_[static_cast<size_t>(rank)];
   if (p) return p.get();
-  if (!asked_[static_cast<size_t>(rank)]) {
-    asked_[static_cast<size_t>(rank)] = true;
-    asked_count_++;
-  }
   SegmentAddress parsed;
   if (address.size() != sizeof parsed) return nullptr;
   std::memcpy(&parsed, address.data(), sizeof parsed);
-  Mapping segment = open_segment(parsed, &obstacle_);
-  if (!segment && !has_ring_here(rank)) return nullptr;
+  if (!shares_host(parsed)) return nullptr;
+  Result<Mapping> segment = open_segment(parsed, &obstacle_);
+  if (!segment) return segment.status();
+  if (!*segment && !has_ring_here(rank)) return nullptr;
   p = std::make_unique<LocalPeer>();
   p->rank = rank;
   p->address = parsed;
-  p->segment = std::move(segment);
+  p->segment = *std::move(segment);
   p->same_pid_namespace = parsed.process.pid_namespace == own_->address().process.pid_namespace;
   if (p->segment)
     p->eager_bytes =
         std::min<size_t>(eager_bytes_, p->segment.header()->geometry.largest_payload());
-  reached_++;
   return p.get();
+}
+
+// Both ends ask this of the same two addresses.
+bool Peers::shares_host(const SegmentAddress& address) {
+  const SegmentAddress& own = own_->address();
+  if (address.speaker != own.speaker)
+    obstacle_ =
+        "it is on another host: its name (SLURMD_NODENAME goes before the system's), its machine "
+        "or its /dev/shm is another";
+  else if (address.user != own.user)
+    obstacle_ = fmt::format("it is user {}'s, and this rank is user {}'s", address.user, own.user);
+  else
+    return true;
+  return false;
 }
 
 // Whoever finished its calls may leave, and its segment with it, before this rank looks for it the
@@ -177,10 +187,7 @@ void Peers::report_death(LocalPeer& p) {
 // The name is not needed any more once everybody who will map our segment has.
 void Peers::remove_own_name() {
   const uint32_t attached = own_->header().attached.load(std::memory_order_acquire);
-  const bool all_asked = asked_count_ >= size_ - 1;
-  const bool all_mapped = local_ranks_ > 1 ? attached + 1 >= static_cast<uint32_t>(local_ranks_)
-                                           : all_asked && attached >= reached_;
-  if (own_->linked() && all_mapped) own_->unlink();
+  if (own_->linked() && attached + 1 >= static_cast<uint32_t>(local_ranks_)) own_->unlink();
 }
 
 void Peers::tick() {

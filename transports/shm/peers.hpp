@@ -29,8 +29,10 @@ class Peers {
   const OwnSegment& own() const { return *own_; }
   bool is_forked() const;  // this is a child's copy: nothing here is its own
 
-  // The peer with this address; nullptr where it is not to be reached, and obstacle() says why.
-  LocalPeer* open(int rank, std::span<const std::byte> address);
+  // The peer with this address; nullptr where it is not to be reached, and obstacle() says why: its
+  // own end says the same. SENNIT_OUT_OF_RESOURCES where it is only this process that lacks
+  // something; another call tries again.
+  Result<LocalPeer*> open(int rank, std::span<const std::byte> address);
   const std::string& obstacle() const { return obstacle_; }
   LocalPeer& at(int rank) {  // opened before
     SENNIT_CHECK(find(rank) != nullptr);
@@ -74,6 +76,7 @@ class Peers {
   void tick();
 
  private:
+  bool shares_host(const SegmentAddress& address);
   bool has_ring_here(int rank) const;
   bool is_dead(LocalPeer& p);
   void remove_own_name();
@@ -84,10 +87,7 @@ class Peers {
   std::unique_ptr<OwnSegment> own_;
   // by world rank; null: not local or not asked about yet
   std::vector<std::unique_ptr<LocalPeer>> peers_;
-  std::vector<bool> asked_;
-  int asked_count_ = 0;
   std::string obstacle_;         // to the last peer that was not reached
-  uint32_t reached_ = 0;         // peers whose segments are mapped here
   uint32_t rings_examined_ = 0;  // of our segment: all below have been given to their peer
   std::vector<LocalPeer*> active_;
   Cancelled cancelled_;

@@ -82,6 +82,18 @@ Status replaceable(uintptr_t begin, uintptr_t end) {
 
 }  // namespace
 
+bool fill_hole(void* address, const std::byte* from, size_t bytes) {
+  void* const made = mmap(address, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (made == MAP_FAILED) return errno == EEXIST;
+  if (made != address) {  // there is something, and the kernel, before 4.17, does not know the flag
+    munmap(made, bytes);
+    return true;
+  }
+  std::memcpy(made, from, bytes);
+  return true;
+}
+
 Registrations::~Registrations() {
   if (page_map_ >= 0) close(page_map_);
 }
@@ -104,10 +116,13 @@ Status Registrations::add(void* memory, size_t bytes) {
   std::memcpy(inside, at(begin), whole);
   if (!arena->map_at(at(begin), inside, whole)) {
     const int error = errno;
+    // Older kernels have unmapped what was there by then.
+    const bool as_before = fill_hole(at(begin), inside, whole);
     arena->free(piece);
     return {SENNIT_OUT_OF_RESOURCES,
-            fmt::format("cannot map {} bytes of shared memory: {}{}", whole, strerror(error),
-                        error == ENOMEM ? ": raise vm.max_map_count" : "")};
+            fmt::format("cannot map {} bytes of shared memory: {}{}{}", whole, strerror(error),
+                        error == ENOMEM ? ": raise vm.max_map_count" : "",
+                        as_before ? "" : "; nor is there memory for what was there: it is lost")};
   }
   if (page_map_ < 0) page_map_ = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   pages_.emplace(address, Pages{memory, bytes, begin, end, arena, inside, false});

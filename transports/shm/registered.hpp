@@ -18,6 +18,11 @@
 
 namespace sennit::shm {
 
+// Private pages at `address` with the bytes at `from`, unless something is mapped there. False:
+// there is no memory for them. Whole pages.
+bool fill_hole(void* address, const std::byte* from, size_t bytes);
+
+// What a rank has registered.
 class Registrations {
  public:
   explicit Registrations(Arenas& arenas) : arenas_(arenas) {}
@@ -25,7 +30,8 @@ class Registrations {
   Registrations(const Registrations&) = delete;
   Registrations& operator=(const Registrations&) = delete;
 
-  // SENNIT_UNSUPPORTED where pages of this kind cannot be replaced; then nothing has changed.
+  // SENNIT_UNSUPPORTED where pages of this kind cannot be replaced. After an error nothing has
+  // changed.
   Status add(void* memory, size_t bytes);
   // `memory` as given to add(). An error where there is no memory to put back: it stays registered.
   Status remove(void* memory);

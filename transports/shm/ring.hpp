@@ -48,7 +48,10 @@ struct alignas(kLine) Slot {
   std::atomic<uint32_t> stamp;  // position + 1 once published
   SlotKind kind;
   uint8_t reserved = 0;
-  uint16_t inline_bytes;
+  union {
+    uint16_t inline_bytes;     // of an eager message
+    uint16_t cancelled_count;  // of an offer: OwnSegment::cancelled_count() as it was made
+  };
   uint32_t payload_bytes;
   uint32_t segments;
   Key key;

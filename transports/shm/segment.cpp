@@ -28,7 +28,7 @@
 namespace sennit::shm {
 namespace {
 
-constexpr uint64_t kMagic = 0x31'6d'68'73'74'6e'6e'73;  // "snntshm1"; other layouts, other magic
+constexpr uint64_t kMagic = 0x32'6d'68'73'74'6e'6e'73;  // "snntshm2"; other layouts, other magic
 constexpr uint32_t kMostRings = 1024;
 constexpr const char* kFolder = "/dev/shm";
 
@@ -88,6 +88,33 @@ Geometry geometry_for(int ranks) {
   if (ranks <= kSomeRanks) return kMiddleRing;
   return kSmallRing;
 }
+
+// Where a peer's segment cannot be had.
+const char* remedy_of(int error) {
+  switch (error) {
+    case ENOENT:
+      return " (that rank has ended, or has another /dev/shm)";
+    case EMFILE:
+      return " (raise the limit of open files: ulimit -n)";
+    case ENFILE:
+      return " (the system may not open more files: raise fs.file-max)";
+    case ENOMEM:
+      return " (raise the limit of address space, ulimit -v, or of mappings, vm.max_map_count)";
+    default:
+      return "";
+  }
+}
+
+// Orders what stands before it and after it, other memory as well. The thread sanitizer does not
+// understand fences; what this one is for lies in other processes, where it does not look.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+void fence(std::memory_order order) { std::atomic_thread_fence(order); }
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
 
 Status full(size_t bytes, const std::string& what) {
   struct statvfs info {};
@@ -149,6 +176,8 @@ Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& c
   address.magic = kMagic;
   address.process = this_process();
   address.rank = context.rank;
+  address.speaker = context.speaker;
+  address.user = geteuid();
   if (getrandom(address.nonce, sizeof address.nonce, 0) != sizeof address.nonce)
     return Status(SENNIT_OUT_OF_RESOURCES, "shm: no random numbers from the kernel (getrandom)");
   own->probe_ = std::make_unique<std::atomic<uint64_t>>(address.nonce[0]);
@@ -158,9 +187,9 @@ Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& c
   SENNIT_CHECK(name.size() < sizeof address.name);
   std::copy(name.begin(), name.end(), address.name);
 
-  const int ranks = context.local_ranks > 1 ? context.local_ranks : context.size;
-  const Geometry geometry = geometry_for(ranks);
-  const uint32_t capacity = std::clamp<uint32_t>(static_cast<uint32_t>(ranks), 1, kMostRings);
+  const Geometry geometry = geometry_for(context.local_ranks);
+  const uint32_t capacity =
+      std::clamp<uint32_t>(static_cast<uint32_t>(context.local_ranks), 1, kMostRings);
   const size_t head =
       round_up(sizeof(SegmentHeader) + capacity * sizeof(std::atomic<int32_t>), kPage);
   const size_t stride = round_up(geometry.ring_bytes(), kPage);
@@ -212,52 +241,66 @@ void OwnSegment::unlink() {
   linked_ = false;
 }
 
+// The memory itself is used again after this, which must not be seen before the count.
 void OwnSegment::note_cancelled(uint32_t comm) {
   const uint32_t count = header().cancelled_count.load(std::memory_order_relaxed);
   header().cancelled[count % SegmentHeader::kCancelledRemembered].store(comm,
                                                                         std::memory_order_relaxed);
   header().cancelled_count.store(count + 1, std::memory_order_seq_cst);
+  fence(std::memory_order_seq_cst);
 }
 
-bool was_cancelled(SegmentHeader& header, uint32_t comm) {
-  const uint32_t count = header.cancelled_count.load(std::memory_order_seq_cst);
-  for (uint32_t i = 0; i < std::min(count, SegmentHeader::kCancelledRemembered); i++)
-    if (header.cancelled[i].load(std::memory_order_relaxed) == comm) return true;
-  return false;
+// The owner writes the next one before it counts it, over the oldest that is remembered.
+TakenBack taken_back(SegmentHeader& header, uint32_t comm, uint16_t since) {
+  fence(std::memory_order_acquire);
+  const uint32_t count = header.cancelled_count.load(std::memory_order_acquire);
+  const auto too_many = [&](uint32_t now) {
+    return static_cast<uint16_t>(now - since) >= SegmentHeader::kCancelledRemembered;
+  };
+  if (too_many(count)) return TakenBack::unknown;
+  for (uint32_t i = count; static_cast<uint16_t>(i) != since; i--) {
+    const auto& noted = header.cancelled[(i - 1) % SegmentHeader::kCancelledRemembered];
+    if (noted.load(std::memory_order_acquire) == comm) return TakenBack::yes;
+  }
+  return too_many(header.cancelled_count.load(std::memory_order_acquire)) ? TakenBack::unknown
+                                                                          : TakenBack::no;
 }
 
-Mapping open_segment(const SegmentAddress& address, std::string* obstacle) {
+Result<Mapping> open_segment(const SegmentAddress& address, std::string* obstacle) {
   *obstacle = "its segment in /dev/shm is not that of a peer";
   if (address.magic != kMagic || address.name[sizeof address.name - 1] != 0 ||
       !std::string_view(address.name).starts_with("sennit-") || strchr(address.name, '/'))
-    return {};
-  const int fd = open(path_of(address.name).c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    return Mapping();
+  const std::string path = path_of(address.name);
+  const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) {
-    *obstacle =
-        fmt::format("cannot open its segment {}: {}{}", path_of(address.name), strerror(errno),
-                    errno == ENOENT   ? " (another host, or another /dev/shm)"
-                    : errno == EMFILE ? " (raise the limit with 'ulimit -n')"
-                                      : "");
-    return {};
+    const int error = errno;
+    const char* const remedy = remedy_of(error);
+    *obstacle = fmt::format("cannot open its segment {}: {}{}", path, strerror(error), remedy);
+    if (error == EMFILE || error == ENFILE || error == ENOMEM)
+      return Status(SENNIT_OUT_OF_RESOURCES, *obstacle);
+    return Mapping();
   }
   struct stat info {};
-  Mapping mapping;
-  if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
-      static_cast<size_t>(info.st_size) >= kPage) {
-    const size_t bytes = static_cast<size_t>(info.st_size);
-    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (memory != MAP_FAILED)
-      mapping = Mapping(memory, bytes);
-    else
-      *obstacle = fmt::format("cannot map its segment: {}", strerror(errno));
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) ||
+      static_cast<size_t>(info.st_size) < kPage) {
+    close(fd);
+    return Mapping();
   }
+  const size_t bytes = static_cast<size_t>(info.st_size);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
   close(fd);
-  if (!mapping) return {};
+  if (memory == MAP_FAILED)
+    return Status(SENNIT_OUT_OF_RESOURCES,
+                  fmt::format("cannot map {} of its segment {}: {}{}", format_bytes(bytes), path,
+                              strerror(error), remedy_of(error)));
+  Mapping mapping(memory, bytes);
   const SegmentHeader& header = *mapping.header();
   if (header.magic != kMagic || header.nonce[0] != address.nonce[0] ||
       header.nonce[1] != address.nonce[1] ||
       header.first_ring + header.capacity * header.ring_stride > mapping.bytes())
-    return {};
+    return Mapping();
   mapping.header()->attached.fetch_add(1, std::memory_order_acq_rel);
   return mapping;
 }

@@ -3,10 +3,12 @@
 // A rank makes one file in /dev/shm. It holds a header and room for one ring per local peer; only
 // the header takes memory, a ring takes its own when its sender claims it. Opening a peer's file
 // and finding its nonce inside is the proof that both are on one host: two hosts, or two containers
-// with a /dev/shm each, cannot open each other's. The name is removed as soon as all local peers
-// have mapped it; if the process dies before that, the name, which has the process's id, start time
-// and PID namespace in it, is removed by the next peer that notices the death, or by the next
-// sennit process of this user that starts. Descriptors are closed after mapping.
+// with a /dev/shm each, cannot open each other's. Ranks that could, but that the job counts as of
+// different hosts (TransportContext::speaker), do not try: there are rings for local peers only,
+// and the name is removed as soon as all of them have mapped it. If the process dies before that,
+// the name, which has the process's id, start time and PID namespace in it, is removed by the next
+// peer that notices the death, or by the next sennit process of this user that starts. Descriptors
+// are closed after mapping.
 #pragma once
 
 #include <atomic>
@@ -32,8 +34,8 @@ ProcessId this_process();
 // False only if it is certain: no such process, another one of that number, or a zombie.
 bool may_be_alive(const ProcessId& process);
 
-// What a rank tells its peers, as these bytes: where its segment is, and how they know that they
-// have found the right one.
+// What a rank tells its peers, as these bytes: who may open its segment, where that is, and how
+// they know that they have found the right one.
 struct SegmentAddress {
   uint64_t magic;
   uint64_t nonce[2];
@@ -41,13 +43,15 @@ struct SegmentAddress {
   uint64_t probe_address;
   ProcessId process;
   int32_t rank;
-  char name[100];  // in /dev/shm, without the slash
+  int32_t speaker;  // TransportContext::speaker
+  uint32_t user;    // whose file it is; others may not open it
+  char name[100];   // in /dev/shm, without the slash
 };
 
 // What a segment begins with. The owner fills it in before anybody hears of its address; from then
 // on peers map it writable, and only the atomics change.
 struct SegmentHeader {
-  static constexpr uint32_t kCancelledRemembered = 62;
+  static constexpr uint32_t kCancelledRemembered = 1022;
 
   uint64_t magic;
   uint64_t nonce[2];
@@ -60,6 +64,7 @@ struct SegmentHeader {
   std::atomic<uint32_t> closed;
   alignas(kLine) std::atomic<uint32_t> claimed;  // rings claimed by senders
   // Communicators on which the owner has taken its memory back: what was read from it may be torn.
+  // All are counted, the last of them are remembered.
   alignas(kLine) std::atomic<uint32_t> cancelled_count;
   std::atomic<uint32_t> cancelled[kCancelledRemembered];
   // Followed by `capacity` atomic<int32_t>: who claimed the ring, world rank + 1; 0: not ready.
@@ -109,8 +114,13 @@ class OwnSegment {
   // Removes the name from /dev/shm; nobody can map it afterwards.
   void unlink();
   bool linked() const { return linked_; }
-  // Peers that read this rank's memory see it with was_cancelled().
+  // Peers that read this rank's memory see it with taken_back().
   void note_cancelled(uint32_t comm);
+  // How often that was, modulo 2^16.
+  uint16_t cancelled_count() const {
+    const auto& count = mapping_.header()->cancelled_count;
+    return static_cast<uint16_t>(count.load(std::memory_order_relaxed));
+  }
 
  private:
   OwnSegment() = default;
@@ -121,11 +131,16 @@ class OwnSegment {
 };
 
 // Maps the segment behind an address, if it can be found and is the right one; else an empty
-// mapping, and `obstacle` says why.
-Mapping open_segment(const SegmentAddress& address, std::string* obstacle);
-// Whether the owner has taken its memory back on this communicator; the last of them
-// are remembered.
-bool was_cancelled(SegmentHeader& header, uint32_t comm);
+// mapping, and `obstacle` says why. SENNIT_OUT_OF_RESOURCES where it is only this process that
+// lacks something.
+Result<Mapping> open_segment(const SegmentAddress& address, std::string* obstacle);
+
+// Whether the owner has taken its memory back on a communicator. Unknown: it has done so on more of
+// them than are remembered.
+enum class TakenBack : uint8_t { no, yes, unknown };
+// Since the owner counted `since`. What was read of its memory before this call is whole where it
+// has not.
+TakenBack taken_back(SegmentHeader& header, uint32_t comm, uint16_t since);
 
 // Removes what dead processes left in /dev/shm, except of `job`, which is starting.
 void remove_stale_segments(uint64_t job);

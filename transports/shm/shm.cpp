@@ -39,12 +39,16 @@ std::vector<std::byte> ShmTransport::address() const {
   return {bytes, bytes + sizeof(SegmentAddress)};
 }
 
+// A peer that cannot be opened only for want of something here is near, and an error of add_peer().
 Reach ShmTransport::reach(int rank, std::span<const std::byte> address) {
-  return peers_.open(rank, address) ? Reach::same_host : Reach::none;
+  const Result<LocalPeer*> peer = peers_.open(rank, address);
+  return !peer || *peer ? Reach::same_host : Reach::none;
 }
 
 Status ShmTransport::add_peer(int rank, std::span<const std::byte> address) {
-  if (peers_.open(rank, address)) return {};
+  const Result<LocalPeer*> peer = peers_.open(rank, address);
+  if (!peer) return peer.status();
+  if (*peer) return {};
   return {
       SENNIT_LINK_FAILED,
       fmt::format("shm: rank {} is not on this host, or its segment in /dev/shm is gone", rank)};

@@ -20,6 +20,9 @@ constexpr size_t kFetchBytes = size_t{1} << 20;  // most that one progress() cal
 constexpr size_t kBlockBytes = size_t{256} << 10;
 constexpr int kPieces = 32;          // of one process_vm_readv
 constexpr uint64_t kNoTransfer = 0;  // as a token
+// What is kept of an offer that came early: indices into Arrival::handle. The first tells it from a
+// small message.
+constexpr int kEarlyId = 0, kEarlyCancelledCount = 1;
 
 }  // namespace
 
@@ -35,7 +38,7 @@ void Transfers::take_offer(LocalPeer& p, const Slot& slot) {
   if (RecvRequest* request = matcher_.take_receive(p.rank, slot.key)) {
     p.posted--;
     request->ready_ns = clock_.now();
-    return begin(p, *request, body.id, slot.signature, body.bytes, source);
+    return begin(p, *request, {body.id, slot.cancelled_count, slot.signature, body.bytes, source});
   }
   if (peers_.refused(p, slot.key.comm)) return;
   Arrival* early = matcher_.keep(p.rank, slot.key, slot.signature, body.bytes);
@@ -43,15 +46,20 @@ void Transfers::take_offer(LocalPeer& p, const Slot& slot) {
     return peers_.report(
         p, {SENNIT_LINK_FAILED, fmt::format("shm: rank {} sent the same message twice", p.rank)});
   early->arrived_ns = clock_.now();
-  early->handle[0] = body.id;
+  early->handle[kEarlyId] = body.id;
+  early->handle[kEarlyCancelledCount] = slot.cancelled_count;
   const std::span<const std::byte> table = std::as_bytes(source);
   early->data.assign(table.begin(), table.end());
 }
 
 void Transfers::take_early(LocalPeer& p, RecvRequest& request, const Arrival& early) {
   const auto* table = reinterpret_cast<const RemoteSegment*>(early.data.data());
-  begin(p, request, early.handle[0], early.signature, early.bytes,
-        {table, early.data.size() / sizeof(RemoteSegment)});
+  begin(p, request,
+        {early.handle[kEarlyId],
+         static_cast<uint16_t>(early.handle[kEarlyCancelledCount]),
+         early.signature,
+         early.bytes,
+         {table, early.data.size() / sizeof(RemoteSegment)}});
 }
 
 void Transfers::acknowledge(LocalPeer& p, const RecvRequest& request, uint64_t offer,
@@ -60,8 +68,7 @@ void Transfers::acknowledge(LocalPeer& p, const RecvRequest& request, uint64_t o
   if (!p.control.empty()) peers_.activate(p);
 }
 
-void Transfers::begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64_t signature,
-                      uint64_t bytes, std::span<const RemoteSegment> source) {
+void Transfers::begin(LocalPeer& p, RecvRequest& request, const Offered& offered) {
   if (!p.segment) {  // it is not known yet what became of the peer; nothing is being transferred
     request.scratch[kToken] = kNoTransfer;
     p.receiving.push_back(request);
@@ -71,38 +78,39 @@ void Transfers::begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64
     if (Status status = peers_.claim_ring(p); !status.ok())
       return returns_.add(request, std::move(status));
   request.first_ns = clock_.now();
-  if (!check_match(request, signature, bytes)) {
-    acknowledge(p, request, offer, true);
+  if (!check_match(request, offered.signature, offered.bytes)) {
+    acknowledge(p, request, offered.id, true);
     return returns_.add_checked(request);
   }
-  if (bytes > 0 && source.size() == 1 && p.same_pid_namespace &&
-      expose(p, request, offer, source[0]))
+  if (offered.bytes > 0 && offered.source.size() == 1 && p.same_pid_namespace &&
+      expose(p, request, offered))
     return;
   Transfer transfer;
   transfer.request = &request;
   transfer.peer = &p;
-  transfer.offer = offer;
-  transfer.left = bytes;
+  transfer.offer = offered.id;
+  transfer.cancelled_count = offered.cancelled_count;
+  transfer.left = offered.bytes;
   transfer.target = SegmentCursor(request.segments);
-  transfer.source.assign(source.begin(), source.end());
+  transfer.source.assign(offered.source.begin(), offered.source.end());
   const uint64_t token = table_.insert(std::move(transfer));
   request.scratch[kToken] = token;
   p.receiving.push_back(request);
   peers_.activate(p);
-  if (bytes == 0)
+  if (offered.bytes == 0)
     complete(*table_.find(token), token, true);
-  else if (source.empty())
+  else if (offered.source.empty())
     ask_for_stream(*table_.find(token), token);
   else
     fetching_.push_back(token);
 }
 
 // Whether it is over with that.
-bool Transfers::expose(LocalPeer& p, RecvRequest& request, uint64_t offer,
-                       const RemoteSegment& source) {
+bool Transfers::expose(LocalPeer& p, RecvRequest& request, const Offered& offered) {
+  const RemoteSegment& source = offered.source[0];
   const std::byte* const of_device = p.exports.find(source.address, source.bytes);
   if (of_device && !request.may_import) {
-    acknowledge(p, request, offer, false);
+    acknowledge(p, request, offered.id, false);
     returns_.add(request, not_imported(p.rank));
     return true;
   }
@@ -111,7 +119,8 @@ bool Transfers::expose(LocalPeer& p, RecvRequest& request, uint64_t offer,
   else if (request.may_expose)
     request.exposed = p.arenas.find(p.address.process, source.address, source.bytes);
   if (!request.exposed) return false;
-  request.scratch[kId] = offer;
+  request.scratch[kId] = offered.id;
+  request.scratch[kCancelledCount] = offered.cancelled_count;
   exposed_++;
   if (of_device) exposed_of_devices_++;
   returns_.add(request);
@@ -122,9 +131,18 @@ void Transfers::release(RecvRequest& request) {
   if (!request.exposed) return;
   request.exposed = nullptr;
   LocalPeer& p = peers_.at(request.peer);
-  if (p.segment && was_cancelled(*p.segment.header(), request.key.comm))
+  const auto since = static_cast<uint16_t>(request.scratch[kCancelledCount]);
+  const TakenBack taken =
+      p.segment ? taken_back(*p.segment.header(), request.key.comm, since) : TakenBack::no;
+  if (taken == TakenBack::yes)
     request.status = {SENNIT_PEER_FAILED,
                       fmt::format("rank {} took its memory back while it was read", p.rank)};
+  if (taken == TakenBack::unknown)
+    request.status = {
+        SENNIT_LINK_FAILED,
+        fmt::format("rank {} gave up {} communicators or more while its memory was read, so that "
+                    "nobody can tell whether what was read is what it sent",
+                    p.rank, SegmentHeader::kCancelledRemembered)};
   if (p.failed.ok()) acknowledge(p, request, request.scratch[kId], false);
 }
 
@@ -249,6 +267,14 @@ void Transfers::ask_for_stream(const Transfer& transfer, uint64_t token) {
       WantBody{transfer.offer, token, transfer.request->bytes - transfer.left});
 }
 
+// What was read may be torn. The sender streams what it still has; what it has not is of a
+// communicator that is being cancelled here too.
+void Transfers::start_over(Transfer& transfer, uint64_t token) {
+  transfer.left = transfer.request->bytes;
+  transfer.target = SegmentCursor(transfer.request->segments);
+  ask_for_stream(transfer, token);
+}
+
 void Transfers::take_fragment(LocalPeer& p, const Slot& slot) {
   Transfer* transfer = table_.find(slot.signature);
   if (!transfer || transfer->peer != &p) return;  // cancelled meanwhile
@@ -259,10 +285,15 @@ void Transfers::take_fragment(LocalPeer& p, const Slot& slot) {
 void Transfers::complete(Transfer& transfer, uint64_t token, bool acknowledged) {
   LocalPeer& p = *transfer.peer;
   RecvRequest& request = *transfer.request;
-  // The sender may have taken its memory back while it was read. Then the receive stays pending:
-  // this communicator is being cancelled here too.
-  if (acknowledged && was_cancelled(*p.segment.header(), request.key.comm)) return;
-  if (acknowledged) acknowledge(p, request, transfer.offer, false);
+  if (acknowledged) {
+    // The sender may have taken its memory back while it was read. Then the receive stays pending:
+    // this communicator is being cancelled here too.
+    const TakenBack taken =
+        taken_back(*p.segment.header(), request.key.comm, transfer.cancelled_count);
+    if (taken == TakenBack::yes) return;
+    if (taken == TakenBack::unknown) return start_over(transfer, token);
+    acknowledge(p, request, transfer.offer, false);
+  }
   p.receiving.remove(request);
   table_.erase(token);
   returns_.add(request);

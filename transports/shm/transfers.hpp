@@ -4,7 +4,8 @@
 // copied, read with process_vm_readv, or asked for as a stream: the first way that works. Reading
 // goes in blocks, so that one progress() call is short and other messages move in between. The
 // sender may take its memory back meanwhile: its segment is looked at after reading, before the
-// bytes are trusted. Threads: the engine's lock.
+// bytes are trusted. Where that does not tell, what was fetched comes once more, as a stream, and
+// what was exposed is an error of its message. Threads: the engine's lock.
 #pragma once
 
 #include <deque>
@@ -56,8 +57,9 @@ class Transfers {
   struct Transfer {
     RecvRequest* request = nullptr;
     LocalPeer* peer = nullptr;
-    uint64_t offer = 0;  // the sender's id
-    uint64_t left = 0;   // bytes
+    uint64_t offer = 0;            // the sender's id
+    uint16_t cancelled_count = 0;  // the sender's, as it offered
+    uint64_t left = 0;             // bytes
     SegmentCursor target;
     std::vector<RemoteSegment> source;
     size_t source_index = 0;
@@ -66,15 +68,22 @@ class Transfers {
     void advance_source(size_t bytes);
   };
   enum class Fetched { more, all, cannot, peer_died };
+  // What a peer offers, and where it lies there.
+  struct Offered {
+    uint64_t id = 0;
+    uint16_t cancelled_count = 0;
+    uint64_t signature = 0, bytes = 0;
+    std::span<const RemoteSegment> source;
+  };
 
-  void begin(LocalPeer& p, RecvRequest& request, uint64_t offer, uint64_t signature, uint64_t bytes,
-             std::span<const RemoteSegment> source);
-  bool expose(LocalPeer& p, RecvRequest& request, uint64_t offer, const RemoteSegment& source);
+  void begin(LocalPeer& p, RecvRequest& request, const Offered& offered);
+  bool expose(LocalPeer& p, RecvRequest& request, const Offered& offered);
   bool fetch_oldest();
   bool may_read(LocalPeer& p);
   Fetched fetch(Transfer& transfer, size_t limit);
   ssize_t read_block(Transfer& transfer, size_t limit);
   void ask_for_stream(const Transfer& transfer, uint64_t token);
+  void start_over(Transfer& transfer, uint64_t token);
   void complete(Transfer& transfer, uint64_t token, bool acknowledged);
   void acknowledge(LocalPeer& p, const RecvRequest& request, uint64_t offer, bool mismatch);
 

@@ -20,7 +20,8 @@ struct SocketAddress {
   uint16_t port = 0;
   bool v6 = false;
 
-  // "192.0.2.7" or "fe80::1", port 0; nothing where it is neither.
+  // "192.0.2.7" or "fd00::1", port 0; nothing where it is neither. Of a link-local address it keeps
+  // no scope, so it can be neither listened at nor connected to.
   static std::optional<SocketAddress> parse(const std::string& numeric);
   static SocketAddress of(const sockaddr_storage& in);  // of family AF_INET or AF_INET6
   socklen_t fill(sockaddr_storage& out) const;          // returns the length that is used

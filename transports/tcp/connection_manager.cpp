@@ -295,14 +295,21 @@ void ConnectionManager::start(int peer, OutgoingCall& call) {
   const int one = 1;
   setsockopt(call.fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   const int error = connect(call.fd, reinterpret_cast<sockaddr*>(&storage), length) < 0 ? errno : 0;
-  if ((error != 0 && error != EINPROGRESS && error != EINTR) ||
-      !add_to_epoll(epoll_fd_, call.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+  if (error != 0 && error != EINPROGRESS && error != EINTR) return not_connected(peer, call, error);
+  if (!add_to_epoll(epoll_fd_, call.fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
                     pack(EventSource::call, static_cast<uint32_t>(peer))))
-    repeat_or_fail(
-        peer, call,
-        Status(SENNIT_LINK_FAILED,
-               fmt::format("connecting to rank {} at {}: {}{}", peer, call.address.text(),
-                           std::strerror(error ? error : errno), remedy(error ? error : errno))));
+    not_connected(peer, call, errno);
+}
+
+// A route or a neighbour may come back; who refuses is there and does not listen any more. Where
+// nothing answers the kernel has called for two minutes by itself.
+void ConnectionManager::not_connected(int peer, OutgoingCall& call, int error) {
+  const Status status(SENNIT_LINK_FAILED,
+                      fmt::format("connecting to rank {} at {}: {}{}", peer, call.address.text(),
+                                  std::strerror(error), remedy(error)));
+  if (error != ECONNREFUSED && error != ETIMEDOUT) return repeat_or_fail(peer, call, status);
+  hang_up(peer);
+  handler_.on_call_failed(peer, status);
 }
 
 void ConnectionManager::drive_call(int peer) {
@@ -317,13 +324,7 @@ void ConnectionManager::drive_call(int peer) {
     int error = 0;
     socklen_t length = sizeof error;
     getsockopt(call.fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    if (error != 0) {
-      const Status status(SENNIT_LINK_FAILED,
-                          fmt::format("connecting to rank {} at {}: {}", peer, call.address.text(),
-                                      std::strerror(error)));
-      hang_up(peer);
-      return handler_.on_call_failed(peer, status);
-    }
+    if (error != 0) return not_connected(peer, call, error);
     sockaddr_storage storage;
     length = sizeof storage;
     // not yet

@@ -6,9 +6,10 @@
 // other's while its own call is under way, and the higher rank abandons its own call when the lower
 // one's comes. No message is sent before that is settled, so none is lost. Strangers: at most 256
 // unproven connections, 5 s each; when full, the oldest goes. A call that ends in mid-handshake
-// (the peer was stopped, or flooded) is repeated a few times. Out of descriptors: accepting pauses,
-// with a log line; when that lasts, one that is kept for this finds out who is waiting, and the
-// connection with that peer is given up. Threads: the engine's lock.
+// (the peer was stopped, or flooded), or does not get there (no route for now), is repeated a few
+// times. Out of descriptors: accepting pauses, with a log line; when that lasts, one that is kept
+// for this finds out who is waiting, and the connection with that peer is given up. Threads: the
+// engine's lock.
 #pragma once
 
 #include <cstddef>
@@ -95,6 +96,7 @@ class ConnectionManager {
   void abandon(int peer);
   void start(int peer, OutgoingCall& call);
   void drive_call(int peer);
+  void not_connected(int peer, OutgoingCall& call, int error);
   void repeat_or_fail(int peer, OutgoingCall& call, const Status& status);
   void on_timer();
   void set_timer();

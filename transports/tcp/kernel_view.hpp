@@ -27,8 +27,8 @@ class KernelView {
   std::map<int, int> sockets_ SENNIT_GUARDED_BY(mutex_);  // by peer
 };
 
-// Of one socket. What an older kernel does not tell is 0. Nothing but the peer where it is none of
-// TCP, or is not connected.
+// Of one socket. Segments are counted in 32 bits, and begin again from 0. What an older kernel does
+// not tell is 0. Nothing but the peer where it is none of TCP, or is not connected.
 ConnectionStatistics kernel_statistics(int peer, int fd);
 
 }  // namespace sennit::tcp

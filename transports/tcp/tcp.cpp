@@ -34,6 +34,11 @@ constexpr uint64_t kLingerNs = 1'000'000'000;
 constexpr size_t kIgnoredBytes = 4096;  // at a time, of what a peer still sends to the end
 constexpr int kEventsAtOnce = 64;
 constexpr size_t kMessagesPerWindow = 4;  // at the least, of the largest that go at once
+// A peer whose host is gone without a word sends nothing, and who only waits for it would do so for
+// ever. One that is merely stopped answers: its kernel does.
+constexpr int kKeepAliveIdleSeconds = 60;
+constexpr int kKeepAliveIntervalSeconds = 15;
+constexpr int kKeepAliveProbes = 4;
 
 size_t eager_of(const TransportContext& context) {
   return std::min(context.eager_bytes, kMaxEagerBytes);
@@ -154,13 +159,19 @@ bool Tcp::wants_connection(int number) {
 }
 
 void Tcp::on_connection(int number, int fd, const Handshake& handshake) {
-  const int one = 1, unsent = kUnsentBytes;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
+  const auto set = [fd](int level, int option, int value) {
+    setsockopt(fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentBytes);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
+  set(IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
   if (const int buffer =
           static_cast<int>(std::min<int64_t>(option_integer("SENNIT_TCP_BUFFER_BYTES"), 1 << 30));
       buffer > 0)
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof buffer);
+    set(SOL_SOCKET, SO_SNDBUF, buffer);
   PeerConnection& connection = connection_to(number);
   connection.open(fd, handshake.seal_keys());
   kernel_.add(number, fd);

@@ -11,6 +11,7 @@
 #include "base/process/descriptors.hpp"
 #include "base/process/forked.hpp"
 #include "transports/segments.hpp"
+#include "transports/ucx/rdma.hpp"
 
 namespace sennit::ucx {
 namespace {
@@ -21,23 +22,19 @@ constexpr size_t kOwnDescriptors = 64;
 // without RDMA: sockets, two where both sides connect at once
 constexpr size_t kDescriptorsPerPeer = 2;
 constexpr size_t kDescriptorsToConnect = 8;  // at the least
-constexpr uint32_t kMagic = 0x31786375;      // "ucx1"
-
-struct AddressHead {
-  uint32_t magic = kMagic;
-  uint32_t has_rdma = 0;
-};
 
 }  // namespace
 
 // ---- start, peers and end ----
 
 Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& context) {
+  const bool rdma = has_rdma();
   // Not even started where it would not be used, or not with too few descriptors: UCX ends the
   // process when it runs out of them.
-  if (!context.asked_for && !has_rdma())
+  if (!context.asked_for && !rdma)
     return Status(SENNIT_UNSUPPORTED,
-                  "ucx: no RDMA device here; name it in SENNIT_TRANSPORTS to use it all the same");
+                  "ucx: no RDMA device here that is up and that this process may open; name it in "
+                  "SENNIT_TRANSPORTS on all ranks to use it all the same");
   // In a child UCX takes its parent's thread for alive, and adds to the set of descriptors that
   // they share.
   static const Origin first_use;
@@ -49,10 +46,10 @@ Result<std::unique_ptr<Transport>> UcxTransport::make(const TransportContext& co
   if (!Library::get().usable())
     return Status(SENNIT_UNSUPPORTED, "ucx: " + Library::get().why_not());
   const size_t needed =
-      kOwnDescriptors + (has_rdma() ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
+      kOwnDescriptors + (rdma ? 0 : kDescriptorsPerPeer * static_cast<size_t>(context.size));
   if (const size_t left = reserve_descriptors(needed); left < needed)
     return Status(SENNIT_OUT_OF_RESOURCES, "ucx: " + descriptors_lacking("UCX", needed, left));
-  std::unique_ptr<UcxTransport> transport(new UcxTransport(context));
+  std::unique_ptr<UcxTransport> transport(new UcxTransport(context, rdma));
   SENNIT_RETURN_IF_ERROR(transport->start());
   return std::unique_ptr<Transport>(std::move(transport));
 }
@@ -71,28 +68,24 @@ UcxTransport::~UcxTransport() {
   if (!worker_.started()) return;
   worker_.flush();  // then nothing is waited for
   worker_.settle_connections(gave_up_);
-  for (auto& [rank, p] : peers_) close(*p);
+  std::vector<RemoteWorker*> known_now;  // to close one may make more known
+  for (auto& [rank, p] : peers_) known_now.push_back(p.get());
+  for (RemoteWorker* const p : known_now) close(*p);
   // Only now: before, it would tell the senders that all is well.
   matcher_.take_arrivals_if([](const Arrival&) { return true; },
                             [&](Arrival& arrival) { drop(arrival); });
 }
 
 std::vector<std::byte> UcxTransport::address() const {
-  AddressHead head;
-  head.has_rdma = has_rdma();
   const std::span<const std::byte> of_worker = worker_.address();
-  std::vector<std::byte> bytes(sizeof head + of_worker.size());
-  std::memcpy(bytes.data(), &head, sizeof head);
-  std::memcpy(bytes.data() + sizeof head, of_worker.data(), of_worker.size());
+  std::vector<std::byte> bytes(sizeof head_ + of_worker.size());
+  std::memcpy(bytes.data(), &head_, sizeof head_);
+  std::memcpy(bytes.data() + sizeof head_, of_worker.data(), of_worker.size());
   return bytes;
 }
 
 Reach UcxTransport::reach(int, std::span<const std::byte> address) {
-  AddressHead head;
-  if (address.size() <= sizeof head) return Reach::none;
-  std::memcpy(&head, address.data(), sizeof head);
-  if (head.magic != kMagic) return Reach::none;
-  return context_.asked_for || (head.has_rdma && has_rdma()) ? Reach::network : Reach::none;
+  return both_use_ucx(head_, address) ? Reach::network : Reach::none;
 }
 
 Status UcxTransport::add_peer(int rank, std::span<const std::byte> address) {

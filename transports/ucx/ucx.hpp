@@ -12,6 +12,7 @@
 #include "transports/cancelled.hpp"
 #include "transports/matcher.hpp"
 #include "transports/returns.hpp"
+#include "transports/ucx/address_head.hpp"
 #include "transports/ucx/eager_credit.hpp"
 #include "transports/ucx/operations.hpp"
 #include "transports/ucx/worker.hpp"
@@ -35,7 +36,7 @@ struct RemoteWorker {
 
 // UCX cannot withdraw memory from an operation under way: after cancel() and fail_peer() such a
 // request is handed back when UCX lets go of it. UCX's handshake is not authenticated: this is used
-// only where both sides have RDMA, or where SENNIT_TRANSPORTS names it.
+// only where both sides have RDMA, or where SENNIT_TRANSPORTS names it on both.
 class UcxTransport final : public Transport, private OperationHandler {
  public:
   static Result<std::unique_ptr<Transport>> make(const TransportContext& context);
@@ -43,6 +44,9 @@ class UcxTransport final : public Transport, private OperationHandler {
   std::string_view name() const override { return "ucx"; }
   std::vector<std::byte> address() const override;
   Reach reach(int peer, std::span<const std::byte> address) override;
+  std::string obstacle() const override {
+    return "not both have RDMA, nor do both name it in SENNIT_TRANSPORTS";
+  }
   Status add_peer(int peer, std::span<const std::byte> address) override;
   void send(SendRequest& request) override;
   void recv(RecvRequest& request) override;
@@ -57,15 +61,17 @@ class UcxTransport final : public Transport, private OperationHandler {
   bool withdraws_at_once() const override { return false; }
   // Where there is RDMA its headers are few.
   std::optional<WireOverhead> wire_overhead(bool) const override {
-    return WireOverhead{.rdma = has_rdma()};
+    return WireOverhead{.rdma = head_.has_rdma != 0};
   }
   int event_fd() const override { return worker_.event_fd(); }
   bool prepare_wait() override;
   std::string statistics() const override;
 
  private:
-  explicit UcxTransport(const TransportContext& context)
-      : context_(context), operations_(worker_, *this) {}
+  UcxTransport(const TransportContext& context, bool rdma)
+      : context_(context),
+        head_{.has_rdma = rdma, .asked_for = context.asked_for},
+        operations_(worker_, *this) {}
   Status start();
   RemoteWorker& peer(int rank);
   RemoteWorker& known(int rank);    // also before add_peer()
@@ -87,7 +93,8 @@ class UcxTransport final : public Transport, private OperationHandler {
   static void on_error(void* peer, ucp_ep_h endpoint, ucs_status_t status);
 
   TransportContext context_;
-  bool gave_up_ = false;  // on a call
+  const AddressHead head_;  // of address()
+  bool gave_up_ = false;    // on a call
   std::unordered_map<int, std::unique_ptr<RemoteWorker>> peers_;
   Cancelled cancelled_;
   Matcher matcher_;

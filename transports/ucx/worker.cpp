@@ -7,13 +7,13 @@
 #include <sched.h>
 
 #include <cstdlib>
-#include <filesystem>
 
 #include <fmt/core.h>
 
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/process/forked.hpp"
+#include "transports/ucx/rdma.hpp"
 
 namespace sennit::ucx {
 namespace {
@@ -45,12 +45,6 @@ std::string interface_of(const std::string& address) {
 }
 
 }  // namespace
-
-bool has_rdma() {
-  std::error_code error;
-  const std::filesystem::path devices("/sys/class/infiniband");
-  return std::filesystem::exists(devices, error) && !std::filesystem::is_empty(devices, error);
-}
 
 const Library& Library::get() {
   const ForeignCall call;  // a child forked while it is opened would wait for it for ever

@@ -11,9 +11,6 @@
 
 namespace sennit::ucx {
 
-// Whether this host has an RDMA device, as the kernel says under /sys. Looks each time.
-bool has_rdma();
-
 // start() comes first, and once; errors are SENNIT_UNSUPPORTED with UCX's words. Endpoints are to
 // be closed before it is destroyed, which may still call the handler.
 class Worker {

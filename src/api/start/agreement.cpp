@@ -99,9 +99,9 @@ Result<Whereabouts> Whereabouts::decode(std::span<const std::byte> bytes) {
                               });
 }
 
-bool HostSharing::speaks_for_host(int rank) const {
+int HostSharing::speaker_for(int rank) const {
   const auto& host = host_of_rank[static_cast<size_t>(rank)];
-  return std::ranges::find(host_of_rank, host) - host_of_rank.begin() == rank;
+  return static_cast<int>(std::ranges::find(host_of_rank, host) - host_of_rank.begin());
 }
 
 std::vector<int> HostSharing::speakers() const {

@@ -70,8 +70,9 @@ struct HostSharing {
   bool one_machine = false;               // all ranks run under one kernel
 
   bool core_each() const { return here.ranks <= here.cores; }
-  // Whether `rank` is the lowest on its host, which speaks for it.
-  bool speaks_for_host(int rank) const;
+  // The lowest rank on the host of `rank`, which speaks for it.
+  int speaker_for(int rank) const;
+  bool speaks_for_host(int rank) const { return speaker_for(rank) == rank; }
   // The ranks that do, ascending.
   std::vector<int> speakers() const;
 };

@@ -52,6 +52,7 @@ TransportContext context_for_transports(const Control& control, const HostSharin
   context.sealed = control.sealed();
   context.host_interface = control.interface_address();
   context.local_ranks = hosts.here.ranks;
+  context.speaker = hosts.speaker_for(control.rank());
   context.eager_bytes = options.eager_bytes;
   return context;
 }

@@ -32,6 +32,12 @@ bool is_v4(const Address& address) {
   return std::equal(kMapped.begin(), kMapped.end(), address.ip.begin());
 }
 
+// fe80::/10: it may be another host on every link, and does not say on which.
+bool is_link_local(const Address& address) {
+  constexpr uint8_t kFirst = 0xfe, kSecond = 0x80, kSecondMask = 0xc0;
+  return address.ip[0] == kFirst && (address.ip[1] & kSecondMask) == kSecond;
+}
+
 Address from_sockaddr(const sockaddr* generic) {
   Address result;
   if (generic->sa_family == AF_INET) {
@@ -143,22 +149,39 @@ Result<std::vector<Address>> resolve(const std::string& hosts, uint16_t port) {
 }
 
 Result<Address> interface_address(const std::string& interface) {
-  if (const auto numeric = parse_address(interface, 0)) return *numeric;
+  if (const auto numeric = parse_address(interface, 0)) {
+    if (!is_link_local(*numeric)) return *numeric;
+    return invalid(
+        fmt::format("SENNIT_INTERFACE={}: a link-local address is of no use to other hosts; name "
+                    "another one, or the interface",
+                    interface));
+  }
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return socket_error("cannot list network interfaces", errno);
   std::string known;
   std::vector<Address> found;
+  bool link_local = false;
   for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
     if (!entry->ifa_addr) continue;
     const int family = entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
-    if (interface == entry->ifa_name)
-      found.insert(family == AF_INET ? found.begin() : found.end(), from_sockaddr(entry->ifa_addr));
-    else if (known.find(entry->ifa_name) == known.npos)
+    if (interface == entry->ifa_name) {
+      const Address address = from_sockaddr(entry->ifa_addr);
+      if (is_link_local(address))
+        link_local = true;
+      else
+        found.insert(family == AF_INET ? found.begin() : found.end(), address);
+    } else if (known.find(entry->ifa_name) == known.npos) {
       known += std::string(known.empty() ? "" : ", ") + entry->ifa_name;
+    }
   }
   freeifaddrs(list);
   if (!found.empty()) return found.front();
+  if (link_local)
+    return invalid(fmt::format(
+        "SENNIT_INTERFACE={}: it has link-local addresses alone, which are of no use to "
+        "other hosts; give it an IPv4 address, or one of IPv6 that is not fe80::",
+        interface));
   return invalid(
       fmt::format("SENNIT_INTERFACE={}: no such interface or address here; there are: {}",
                   interface, known.empty() ? "none" : known));
@@ -180,8 +203,7 @@ std::vector<Address> host_addresses() {
         if (entry->ifa_addr && entry->ifa_addr->sa_family == family &&
             (entry->ifa_flags & IFF_UP)) {
           const Address address = from_sockaddr(entry->ifa_addr);
-          const bool link_local = address.ip[0] == 0xfe && (address.ip[1] & 0xc0) == 0x80;
-          if (!address.loopback() && !link_local) result.push_back(address);
+          if (!address.loopback() && !is_link_local(address)) result.push_back(address);
         }
     freeifaddrs(list);
   }

@@ -33,7 +33,7 @@ struct Address {
 Result<Address> parse_address(const std::string& host, uint16_t port);
 // A name, a numeric address, or several of them separated by commas. May block for DNS.
 Result<std::vector<Address>> resolve(const std::string& hosts, uint16_t port);
-// SENNIT_INTERFACE: an interface's name or one of this host's addresses.
+// SENNIT_INTERFACE: an interface's name or one of this host's addresses, but no link-local one.
 Result<Address> interface_address(const std::string& interface);
 // This host's addresses that others may reach, the likeliest first; loopback only if there is
 // nothing else.

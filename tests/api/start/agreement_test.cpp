@@ -83,6 +83,8 @@ TEST(Agreement, HostsAreSharedAsAllSeeThem) {
   EXPECT_EQ(seen->speakers(), (std::vector<int>{0, 1}));
   EXPECT_TRUE(seen->speaks_for_host(1));
   EXPECT_FALSE(seen->speaks_for_host(2));
+  EXPECT_EQ(seen->speaker_for(4), 0);
+  EXPECT_EQ(seen->speaker_for(3), 1);
 
   all[3].error = "rank 3 on host b: no descriptors";
   const Result<HostSharing> stopped =

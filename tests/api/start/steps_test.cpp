@@ -127,7 +127,9 @@ TEST_F(Step, WordsThatAreNoneAndAFailedControlPlaneAreErrors) {
   CostModel cost;
   EXPECT_EQ(agree_on_options(other, {}).status().text(), "rank 1 died");
   EXPECT_EQ(agree_on_hosts(other).status().text(), "rank 1 died");
-  EXPECT_EQ(start_transports(other, {}, {}, &cost).status().text(), "rank 1 died");
+  HostSharing hosts;
+  hosts.host_of_rank = {"a", "b"};
+  EXPECT_EQ(start_transports(other, hosts, {}, &cost).status().text(), "rank 1 died");
   EXPECT_EQ(tell_fabric(other, Fabric{}, {}, &cost).status().text(), "rank 1 died");
 }
 

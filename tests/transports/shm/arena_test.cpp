@@ -3,7 +3,9 @@
 // ctest not-under-tsan: it has one thread
 #include "transports/shm/arena.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "tests/support/seed.hpp"
+#include "transports/shm/registered.hpp"
 
 namespace sennit::shm {
 namespace {
@@ -71,6 +74,51 @@ TEST(Arenas, KnowWhichOneHasIt) {
   EXPECT_EQ(arena, arenas.all().at(0).get());
   EXPECT_TRUE(arenas.free(memory));
   EXPECT_FALSE(arenas.free(memory));
+}
+
+// A page of a test's own, filled with `content`.
+std::byte* map_page(int content) {
+  void* const page =
+      mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::memset(page, content, kPage);
+  return static_cast<std::byte*>(page);
+}
+
+TEST(Registrations, AHoleIsFilledAndNothingElse) {
+  const std::vector<std::byte> bytes(kPage, std::byte{7});
+  std::byte* const page = map_page(1);
+  EXPECT_TRUE(fill_hole(page, bytes.data(), kPage));
+  EXPECT_EQ(page[kPage - 1], std::byte{1}) << "it was there";
+  munmap(page, kPage);
+  EXPECT_TRUE(fill_hole(page, bytes.data(), kPage));
+  EXPECT_EQ(std::memcmp(page, bytes.data(), kPage), 0);
+  page[0] = std::byte{8};
+  munmap(page, kPage);
+}
+
+// Many a kernel unmaps what a mapping is to replace before it finds that there will be none.
+TEST(Registrations, MemoryThatCannotBeSharedIsAsItWas) {
+  Arenas arenas;
+  Registrations registered(arenas);
+  void* const first = arenas.allocate(kPage);  // makes the arena
+  ASSERT_NE(first, nullptr);
+  const int fd = arenas.holding(first)->fd();
+  // In its place a file of the same size that nobody maps to write to.
+  const int kept = dup(fd), sealed = memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(sealed, static_cast<off_t>(arenas.holding(first)->bytes())), 0);
+  ASSERT_EQ(fcntl(sealed, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+  std::byte* const page = map_page(5);
+  ASSERT_EQ(dup2(sealed, fd), fd);
+  EXPECT_EQ(registered.add(page, kPage).kind(), SENNIT_OUT_OF_RESOURCES);
+  ASSERT_EQ(dup2(kept, fd), fd);
+  for (size_t i = 0; i < kPage; i++) ASSERT_EQ(page[i], std::byte{5});
+  page[0] = std::byte{6};
+  EXPECT_TRUE(registered.add(page, kPage).ok()) << "once there is something to map";
+  EXPECT_EQ(page[0], std::byte{6});
+  EXPECT_TRUE(registered.remove(page).ok());
+  munmap(page, kPage);
+  close(sealed);
+  close(kept);
 }
 
 // This process takes the part of the peer.

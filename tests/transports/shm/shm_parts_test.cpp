@@ -60,7 +60,10 @@ struct End {
       : setting(context(rank, 2, job)), peers(setting, make_segment(setting), returns) {}
   void meet(const End& other) {
     const auto* address = reinterpret_cast<const std::byte*>(&other.peers.own().address());
-    peer = peers.open(other.setting.rank, {address, sizeof(SegmentAddress)});
+    const Result<LocalPeer*> opened =
+        peers.open(other.setting.rank, {address, sizeof(SegmentAddress)});
+    ASSERT_TRUE(opened.ok()) << opened.status().text();
+    peer = *opened;
     ASSERT_NE(peer, nullptr) << peers.obstacle();
     ASSERT_TRUE(peers.claim_ring(*peer).ok());
   }
@@ -114,6 +117,43 @@ class Parts : public testing::Test {
               1);
   }
 
+  // The sender takes its memory back, and uses it again.
+  void take_back() {
+    ASSERT_TRUE(sender_.peers.cancel(kKey.comm, over_));
+    sender_.offers.hand_back(*sender_.peer, kAll, over_);
+    EXPECT_EQ(sender_.come_back().sends.size(), 1u);
+    from_.fill(8);
+  }
+  // More communicators than are remembered.
+  void give_up_others() {
+    for (uint32_t i = 0; i < 2 * SegmentHeader::kCancelledRemembered; i++)
+      ASSERT_TRUE(sender_.peers.cancel(100 + i, over_));
+  }
+  void fetch_all() {
+    while (receiver_.transfers.fetch_some()) {
+    }
+  }
+  // What the receiver asks for comes through the ring, as far as the sender still has it.
+  void stream() {
+    sender_.take_all([&](const Slot& slot) {
+      EXPECT_EQ(slot.kind, SlotKind::want);
+      sender_.offers.take_want(*sender_.peer, slot);
+    });
+    for (int i = 0; i < 100 && sender_.offers.stream(*sender_.peer); i++)
+      receiver_.take_all([&](const Slot& slot) {
+        EXPECT_EQ(slot.kind, SlotKind::fragment);
+        receiver_.transfers.take_fragment(*receiver_.peer, slot);
+      });
+  }
+  void expect_that_it_waits_for_its_own_cancel() {
+    EXPECT_TRUE(receiver_.come_back().receives.empty());
+    receiver_.transfers.hand_back(*receiver_.peer, kAll, over_);
+    EXPECT_EQ(receiver_.come_back().receives.size(), 1u);
+    EXPECT_EQ(recv_.status.text(), "over");
+  }
+
+  static constexpr auto kAll = [](const MessageRequest&) { return true; };
+  const Status over_{SENNIT_ABORTED, "over"};
   static constexpr Key kKey = {1, 2, 3, 4};
   const uint64_t job_ = random_job();
   End sender_{0, job_}, receiver_{1, job_};
@@ -123,8 +163,8 @@ class Parts : public testing::Test {
 };
 
 TEST_F(Parts, PeersKnowWhoIsNot) {
-  EXPECT_EQ(sender_.peers.open(1, {}), sender_.peer) << "opened before";
-  EXPECT_EQ(sender_.peers.open(7, {}), nullptr);
+  EXPECT_EQ(*sender_.peers.open(1, {}), sender_.peer) << "opened before";
+  EXPECT_EQ(*sender_.peers.open(7, {}), nullptr);
   EXPECT_EQ(sender_.peers.find(0), nullptr) << "itself";
   EXPECT_EQ(sender_.peers.refused(*sender_.peer, 5), nullptr);
   EXPECT_TRUE(sender_.peers.cancel(5, {SENNIT_ABORTED, "over"}));
@@ -137,8 +177,7 @@ TEST_F(Parts, PeersKnowWhoIsNot) {
 
 TEST_F(Parts, ReceiverReadsAndAnswers) {
   offer();
-  while (receiver_.transfers.fetch_some()) {
-  }
+  fetch_all();
   EXPECT_EQ(receiver_.come_back().receives.size(), 1u);
   EXPECT_TRUE(recv_.status.ok() && to_.holds(7));
   EXPECT_EQ(receiver_.transfers.read_bytes() + receiver_.transfers.mapped_bytes(), 300'000u);
@@ -156,15 +195,7 @@ TEST_F(Parts, WhatCannotBeReadIsStreamed) {
   receiver_.transfers.forbid_direct_reads();
   offer();
   EXPECT_FALSE(receiver_.transfers.fetch_some());
-  sender_.take_all([&](const Slot& slot) {
-    EXPECT_EQ(slot.kind, SlotKind::want);
-    sender_.offers.take_want(*sender_.peer, slot);
-  });
-  for (int i = 0; i < 100 && sender_.offers.stream(*sender_.peer); i++)
-    receiver_.take_all([&](const Slot& slot) {
-      EXPECT_EQ(slot.kind, SlotKind::fragment);
-      receiver_.transfers.take_fragment(*receiver_.peer, slot);
-    });
+  stream();
   EXPECT_EQ(receiver_.come_back().receives.size(), 1u);
   EXPECT_TRUE(to_.holds(7));
   EXPECT_EQ(sender_.come_back().sends.size(), 1u) << "no answer is needed";
@@ -173,17 +204,60 @@ TEST_F(Parts, WhatCannotBeReadIsStreamed) {
 
 TEST_F(Parts, WhatIsTakenBackIsNotTrusted) {
   offer();
-  const Status over(SENNIT_ABORTED, "over");
-  const auto all = [](const MessageRequest&) { return true; };
-  ASSERT_TRUE(sender_.peers.cancel(kKey.comm, over));
-  sender_.offers.hand_back(*sender_.peer, all, over);
-  EXPECT_EQ(sender_.come_back().sends.size(), 1u);
-  while (receiver_.transfers.fetch_some()) {
-  }
-  EXPECT_TRUE(receiver_.come_back().receives.empty()) << "it waits for its own cancel";
-  receiver_.transfers.hand_back(*receiver_.peer, all, over);
+  take_back();
+  fetch_all();
+  expect_that_it_waits_for_its_own_cancel();
+}
+
+TEST_F(Parts, NorWhereThatIsForgotten) {
+  offer();
+  take_back();
+  give_up_others();
+  fetch_all();
+  stream();
+  expect_that_it_waits_for_its_own_cancel();
+}
+
+TEST_F(Parts, NorWhereItWasOfferedBeforeItWasAskedFor) {
+  ASSERT_TRUE(sender_.offers.send(*sender_.peer, send_));
+  receiver_.take_all(
+      [&](const Slot& slot) { receiver_.transfers.take_offer(*receiver_.peer, slot); });
+  take_back();
+  give_up_others();
+  Arrival* const early = receiver_.matcher.post(recv_);
+  ASSERT_NE(early, nullptr);
+  receiver_.transfers.take_early(*receiver_.peer, recv_, *early);
+  receiver_.matcher.recycle(early);
+  fetch_all();
+  stream();
+  expect_that_it_waits_for_its_own_cancel();
+}
+
+TEST_F(Parts, WhereNobodyCanTellItComesOnceMore) {
+  offer();
+  give_up_others();
+  fetch_all();
+  EXPECT_TRUE(receiver_.come_back().receives.empty());
+  to_.fill(9);
+  stream();
   EXPECT_EQ(receiver_.come_back().receives.size(), 1u);
-  EXPECT_EQ(recv_.status.text(), "over");
+  EXPECT_TRUE(recv_.status.ok() && to_.holds(7));
+  EXPECT_EQ(sender_.come_back().sends.size(), 1u);
+}
+
+TEST_F(Parts, TakenBackIsToldOfTheLast) {
+  OwnSegment& own = sender_.peers.own();
+  constexpr uint32_t kLast = SegmentHeader::kCancelledRemembered - 1;
+  own.note_cancelled(5);
+  const uint16_t since = own.cancelled_count();
+  EXPECT_EQ(taken_back(own.header(), 5, since), TakenBack::no) << "before";
+  for (uint32_t i = 0; i < kLast; i++) own.note_cancelled(100 + i);
+  EXPECT_EQ(taken_back(own.header(), 5, since), TakenBack::no);
+  EXPECT_EQ(taken_back(own.header(), 100, since), TakenBack::yes);
+  EXPECT_EQ(taken_back(own.header(), 99 + kLast, since), TakenBack::yes);
+  own.note_cancelled(7);
+  EXPECT_EQ(taken_back(own.header(), 5, since), TakenBack::unknown);
+  EXPECT_EQ(taken_back(own.header(), 7, own.cancelled_count()), TakenBack::no);
 }
 
 // Nobody asks for them: the window fills, and the sender is told to offer only, until they are

@@ -2,6 +2,9 @@
 // messages, its windows and its names in /dev/shm. Processes that die are in
 // tests/transports/shm/shm_processes_test.cpp, the common contract in
 // tests/transports/transport_test.cpp.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <thread>
 
 #include "tests/support/seed.hpp"
@@ -121,10 +124,18 @@ INSTANTIATE_TEST_SUITE_P(Shm, Ways,
                          way_name);
 
 // The sender may use its memory again once it has cancelled, while a peer still reads there: who
-// reads hears of it when he is through.
+// reads hears of it when he is through. Where it has cancelled more than is remembered he is told
+// that nobody knows.
 TEST(Shm, WhatIsReadMayBeTornOnceItsSenderHasCancelled) {
   constexpr size_t kBytes = 100'000;
-  for (const bool cancels : {false, true}) {
+  struct Case {
+    bool cancels;
+    uint32_t others;
+  };
+  constexpr Case kCases[] = {{false, 0}, {true, 0},     {false, 10},
+                             {true, 10}, {false, 2000}, {true, 2000}};
+  for (const auto& [cancels, others] : kCases) {
+    const bool unknown = others >= SegmentHeader::kCancelledRemembered;
     World world{2};
     Buffer from(kBytes, static_cast<std::byte*>(world[0].allocate(kBytes))), to(kBytes);
     from.fill(1);
@@ -138,10 +149,12 @@ TEST(Shm, WhatIsReadMayBeTornOnceItsSenderHasCancelled) {
     ASSERT_TRUE(world.run([&] { return !world.done[1].receives.empty(); }));
     ASSERT_NE(receive.exposed, nullptr);
     if (cancels) world[0].cancel(7, {SENNIT_ABORTED, "cancelled by the test"});
+    for (uint32_t i = 0; i < others; i++) world[0].cancel(100 + i, {SENNIT_ABORTED, "another"});
     world[1].release(receive);
-    EXPECT_EQ(receive.status.ok(), !cancels) << receive.status.text();
+    EXPECT_EQ(receive.status.ok(), !cancels && !unknown) << receive.status.text();
     ASSERT_TRUE(world.run([&] { return !world.done[0].sends.empty(); }));
     EXPECT_EQ(send.status.ok(), !cancels) << send.status.text();
+    EXPECT_TRUE(world.done[1].events.empty()) << "the connection is well";
   }
 }
 
@@ -411,6 +424,51 @@ TEST(Shm, WhatOneSentWhoLeftComes) {
     (*receiver)->progress(done);
   EXPECT_EQ(answer.status.text(), "killed");
   EXPECT_EQ(large_recv.status.text(), "killed");
+}
+
+// As two containers do that share /dev/shm: what the job counts as two hosts is that for both ends.
+TEST(Shm, WhoIsOnAnotherHostAsTheJobCountsIsNotReached) {
+  const uint64_t job = random_job();
+  TransportContext one = context(0, 2, job), other = context(1, 2, job);
+  other.speaker = 1;
+  Result<std::unique_ptr<Transport>> a = ShmTransport::make(one), b = ShmTransport::make(other);
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ((*a)->reach(1, (*b)->address()), Reach::none);
+  EXPECT_NE((*a)->obstacle().find("it is on another host"), std::string::npos);
+  EXPECT_EQ((*b)->reach(0, (*a)->address()), Reach::none);
+}
+
+TEST(Shm, AnotherUsersRankIsNotReached) {
+  World world(2);
+  Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 3, world.job));
+  ASSERT_TRUE(other.ok());
+  std::vector<std::byte> address = world[1].address();
+  address[offsetof(SegmentAddress, user)] ^= std::byte{1};
+  EXPECT_EQ((*other)->reach(1, address), Reach::none);
+  EXPECT_NE((*other)->obstacle().find("it is user "), std::string::npos) << (*other)->obstacle();
+}
+
+// Its own end has no such trouble, and goes this way.
+TEST(Shm, APeerThatOnlyThisRankCannotOpenIsAnErrorAndNotFarAway) {
+  const uint64_t job = random_job();
+  Result<std::unique_ptr<Transport>> a = ShmTransport::make(context(0, 2, job)),
+                                     b = ShmTransport::make(context(1, 2, job));
+  ASSERT_TRUE(a.ok() && b.ok());
+  const std::vector<std::byte> address = (*b)->address();
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(STDERR_FILENO);
+  ASSERT_GE(next, 0);
+  close(next);
+  const rlimit none_left = {static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none_left), 0);
+  const Reach reach = (*a)->reach(1, address);
+  const Status added = (*a)->add_peer(1, address);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(reach, Reach::same_host);
+  EXPECT_EQ(added.kind(), SENNIT_OUT_OF_RESOURCES);
+  EXPECT_NE(added.text().find("ulimit -n"), std::string::npos) << added.text();
+  EXPECT_TRUE((*a)->add_peer(1, address).ok()) << "once there are some";
 }
 
 TEST(Shm, StrangeAddressesReachNobody) {

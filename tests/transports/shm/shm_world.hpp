@@ -20,12 +20,13 @@ inline uint64_t random_job() {
   return random();
 }
 
-// Of a rank whose settings are the defaults.
+// Of a rank whose settings are the defaults; all are on one host.
 inline TransportContext context(int rank, int size, uint64_t job) {
   TransportContext result;
   result.rank = rank;
   result.size = size;
   result.job = job;
+  result.local_ranks = size;
   return result;
 }
 

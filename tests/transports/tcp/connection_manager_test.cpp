@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -143,6 +144,66 @@ TEST(ConnectionManager, NobodyListens) {
   ASSERT_TRUE(turn_until({&caller}, [&] { return caller.told(); }));
   ASSERT_EQ(caller.failures.size(), 1u);
   EXPECT_EQ(caller.failures[0].kind(), SENNIT_LINK_FAILED);
+}
+
+// The socket of a call that nobody has answered yet; -1: there is none.
+int calling_socket() {
+  constexpr int kMostDescriptors = 256;
+  for (int fd = 0; fd < kMostDescriptors; fd++) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+        info.tcpi_state == TCP_SYN_SENT)
+      return fd;
+  }
+  return -1;
+}
+
+// Whose queue is full: it answers no call, until one is taken out of it.
+class BusyListener {
+ public:
+  BusyListener() {
+    sockaddr_storage storage;
+    socklen_t length = SocketAddress::parse("127.0.0.1")->fill(storage);
+    auto* const generic = reinterpret_cast<sockaddr*>(&storage);
+    EXPECT_EQ(bind(fd_, generic, length), 0);
+    EXPECT_EQ(listen(fd_, 0), 0);
+    EXPECT_EQ(getsockname(fd_, generic, &length), 0);
+    EXPECT_EQ(connect(filler_, generic, length), 0);
+    address = SocketAddress::of(storage);
+    fcntl(fd_, F_SETFL, O_NONBLOCK);
+  }
+  ~BusyListener() {
+    close(filler_);
+    close(fd_);
+  }
+  // False: nobody waits.
+  bool take() {
+    const int fd = accept(fd_, nullptr, nullptr);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+  }
+
+  SocketAddress address;
+
+ private:
+  const int fd_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int filler_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+};
+
+// As where a route is gone for a moment, an error comes of the call while it is under way.
+TEST(ConnectionManager, ACallThatDoesNotGetThereIsRepeated) {
+  BusyListener listener;
+  Side caller(0);
+  caller.manager->call(1, listener.address);
+  const int fd = calling_socket();
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(shutdown(fd, SHUT_RDWR), 0);  // to a socket that is connecting, a reset
+  caller.turn();
+  EXPECT_FALSE(caller.told()) << caller.failures.back().text();
+  ASSERT_TRUE(listener.take());
+  EXPECT_TRUE(turn_until({&caller}, [&] { return listener.take(); }));
+  EXPECT_FALSE(caller.told());
 }
 
 // The peer has failed: neither its call nor an answer to ours is of any use.

@@ -1,6 +1,7 @@
 // What is tcp's own: strangers at the port, wrong secrets, calls that cross, descriptors that run
 // out, and a peer that holds the secret and talks nonsense. The rest is in transport_test.
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -82,6 +83,54 @@ void expect_exchange(World& world, int a, int b, uint32_t seq) {
   ASSERT_TRUE(world.drive());
   EXPECT_TRUE(world[a].events.empty());
   EXPECT_TRUE(world[b].events.empty());
+}
+
+int option(int fd, int level, int name) {
+  int value = -1;
+  socklen_t length = sizeof value;
+  getsockopt(fd, level, name, &value, &length);
+  return value;
+}
+
+uint16_t port_of(const Transport& transport) {
+  return SocketAddress::decode(transport.address())->port;
+}
+
+// The sockets of this process that are connected with this port, or from it.
+std::vector<int> connected_with(uint16_t port) {
+  constexpr int kMostDescriptors = 256;
+  std::vector<int> found;
+  for (int fd = 0; fd < kMostDescriptors; fd++) {
+    sockaddr_storage here{}, there{};
+    socklen_t length = sizeof here;
+    if (getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0) continue;
+    length = sizeof there;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&there), &length) != 0) continue;
+    if (here.ss_family != AF_INET || there.ss_family != AF_INET) continue;
+    if (SocketAddress::of(here).port == port || SocketAddress::of(there).port == port)
+      found.push_back(fd);
+  }
+  return found;
+}
+
+// A host that is gone without a word is noticed, though nothing is sent to it.
+TEST(Tcp, IdleConnectionsAreKeptAlive) {
+  World world("tcp", 2);
+  world[0].send(1, {1, 0, 0, 0}, 100);  // rank 0 calls
+  const auto is_connected = [&](int rank) {
+    return world[rank].transport->statistics().starts_with("connections 1,");
+  };
+  ASSERT_TRUE(world.drive_until([&] { return is_connected(0) && is_connected(1); }));
+  const std::vector<int> sockets = connected_with(port_of(*world[1].transport));
+  EXPECT_EQ(sockets.size(), 2u) << "both ends";
+  for (const int fd : sockets) {
+    EXPECT_EQ(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 60);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 15);
+    EXPECT_EQ(option(fd, IPPROTO_TCP, TCP_KEEPCNT), 4);
+  }
+  world[1].recv(0, {1, 0, 0, 0}, 100);
+  ASSERT_TRUE(world.drive());
 }
 
 TEST(Tcp, GarbageIsShownOutAndTheJobGoesOn) {

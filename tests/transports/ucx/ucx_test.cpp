@@ -9,14 +9,18 @@
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 #include <thread>
 
 #include "base/clock.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/seed.hpp"
+#include "tests/support/test_folder.hpp"
 #include "tests/transports/transport_harness.hpp"
+#include "transports/ucx/address_head.hpp"
 #include "transports/ucx/eager_credit.hpp"
+#include "transports/ucx/rdma.hpp"
 
 namespace sennit::test {
 namespace {
@@ -38,6 +42,68 @@ TEST(EagerCredit, AWindowIsSpentAndComesBackByTheQuarter) {
   EXPECT_TRUE(sender.spend(9, ucx::EagerCredit::kWindowBytes / 2));
   sender.forget([](uint32_t comm) { return comm == 7; });
   EXPECT_TRUE(sender.spend(7, kEighth));
+}
+
+// A made-up host.
+class Rdma : public testing::Test {
+ protected:
+  void add_device(const std::string& name, const std::string& state) {
+    const std::string port = folder_ / ("sys/" + name + "/ports/1");
+    std::filesystem::create_directories(port);
+    std::ofstream(port + "/state") << state << "\n";
+  }
+  void add_node(const std::string& name) {
+    std::filesystem::create_directories(folder_ / "dev");
+    std::ofstream(folder_ / ("dev/" + name)) << "\n";
+  }
+  bool is_there() const { return ucx::has_rdma(folder_ / "sys", folder_ / "dev"); }
+
+  const trainer::TestFolder folder_;
+};
+
+TEST_F(Rdma, IsAPortThatIsUpAndADeviceThatCanBeOpened) {
+  EXPECT_FALSE(is_there());
+  add_node("uverbs0");
+  EXPECT_FALSE(is_there());
+  std::filesystem::create_directories(folder_ / "sys/mlx5_0");
+  EXPECT_FALSE(is_there()) << "no ports";
+  add_device("mlx5_1", "1: DOWN");
+  EXPECT_FALSE(is_there());
+  add_device("mlx5_2", "2: INIT");
+  EXPECT_FALSE(is_there());
+  add_device("rxe0", "4: ACTIVE");
+  EXPECT_TRUE(is_there());
+}
+
+// As in a container that sees its host's /sys.
+TEST_F(Rdma, IsNotWhatHasNoDevice) {
+  add_device("mlx5_0", "4: ACTIVE");
+  EXPECT_FALSE(is_there());
+  add_node("rdma_cm");
+  EXPECT_FALSE(is_there());
+  add_node("uverbs1");
+  EXPECT_TRUE(is_there());
+}
+
+TEST_F(Rdma, IsNotWhatCannotBeRead) {
+  std::ofstream(folder_ / "sys") << "no folder\n";
+  EXPECT_FALSE(is_there());
+}
+
+std::vector<std::byte> address_with(const ucx::AddressHead& head) {
+  std::vector<std::byte> address(sizeof head + 1);
+  std::memcpy(address.data(), &head, sizeof head);
+  return address;
+}
+
+TEST(AddressHead, BothEndsDecideAlike) {
+  for (unsigned a = 0; a < 4; a++)
+    for (unsigned b = 0; b < 4; b++) {
+      const ucx::AddressHead one{.has_rdma = a & 1, .asked_for = a >> 1};
+      const ucx::AddressHead other{.has_rdma = b & 1, .asked_for = b >> 1};
+      EXPECT_EQ(ucx::both_use_ucx(one, address_with(other)), (a & b) != 0) << a << " " << b;
+      EXPECT_EQ(ucx::both_use_ucx(other, address_with(one)), (a & b) != 0) << a << " " << b;
+    }
 }
 
 class Ucx : public testing::Test {
@@ -142,10 +208,10 @@ TEST_F(Ucx, IsNotUsedUnaskedWithoutRdma) {
   EXPECT_EQ((*a)->reach(1, address), Reach::network);
   EXPECT_EQ((*a)->reach(1, {}), Reach::none);
   EXPECT_EQ((*a)->reach(1, std::vector<std::byte>(100)), Reach::none);
-  std::error_code error;
-  const std::filesystem::path devices("/sys/class/infiniband");
-  const bool rdma =
-      std::filesystem::exists(devices, error) && !std::filesystem::is_empty(devices, error);
+  const bool rdma = ucx::has_rdma();
+  std::vector<std::byte> of_unasked = address;
+  of_unasked[offsetof(ucx::AddressHead, asked_for)] = std::byte{0};
+  EXPECT_EQ((*a)->reach(1, of_unasked), rdma ? Reach::network : Reach::none);
   const auto unasked = make(0, 2, false);
   EXPECT_EQ(unasked.ok(), rdma) << unasked.status().text();
   if (unasked) {
