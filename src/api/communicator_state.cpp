@@ -45,16 +45,17 @@ Status CommunicatorState::status() const {
   return status_;
 }
 
-void CommunicatorState::fail(const Status& status) {
+bool CommunicatorState::fail(const Status& status) {
   {
     const MutexLock lock(mutex_);
-    if (!status_.ok()) return;
+    if (!status_.ok()) return false;
     status_ = status;
     failed_.store(true, std::memory_order_release);
   }
   engine_.recording().note(encode(FailureNote{id_, now_ns(), status.text()}));
   engine_.recording().trouble();
   engine_.fail_communicator(id_, status);
+  return true;
 }
 
 void CommunicatorState::fail_and_tell(const Status& status) {
@@ -67,9 +68,11 @@ void CommunicatorState::fail_and_tell(const Status& status) {
 }
 
 void CommunicatorState::abort() {
-  fail(Status(SENNIT_ABORTED, fmt::format("communicator {} was aborted by rank {}, this one", id_,
-                                          world_rank(rank_))));
-  control_.abort(id_, "");
+  const Status aborted(
+      SENNIT_ABORTED,
+      fmt::format("communicator {} was aborted by rank {}, this one", id_, world_rank(rank_)));
+  // Of any other failure the other members know already.
+  if (fail(aborted)) control_.abort(id_, "");
 }
 
 void CommunicatorState::peers_failed(const std::vector<int>& world_ranks, const Status& status) {

@@ -39,8 +39,9 @@ class CommunicatorState {
   Status status() const SENNIT_EXCLUDES(mutex_);
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   const std::atomic<bool>& failed_flag() const { return failed_; }
-  // Cancels what is under way.
-  void fail(const Status& status) SENNIT_EXCLUDES(mutex_);
+  // Cancels what is under way. False: it had failed before. Whoever calls it sees to it that the
+  // other members know as well.
+  bool fail(const Status& status) SENNIT_EXCLUDES(mutex_);
   // The same, decided here: the other ranks must not wait for this one.
   void fail_and_tell(const Status& status) SENNIT_EXCLUDES(mutex_);
   void abort() SENNIT_EXCLUDES(mutex_);

@@ -73,13 +73,13 @@ bool Entrance::wait_for_descriptors() {
 void Entrance::serve() {
   for (int taken = 0; taken < kMostAcceptedPerRound; taken++) {
     if (switchboard_.strangers() >= kMostStrangers) {
-      if (!evict("too many connections that have not proved themselves")) return pause(true);
+      if (!evict("too many connections that have not proved themselves")) return pause();
       continue;
     }
     Address from;
     const int fd = accept_from(listener_, &from);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-      if (!wait_for_descriptors()) return pause(true);
+      if (!wait_for_descriptors()) return pause();
       continue;
     }
     if (fd < 0) return;
@@ -87,15 +87,25 @@ void Entrance::serve() {
   }
 }
 
-void Entrance::pause(bool paused) {
-  paused_ = paused;
-  poller_.change(listener_, kId, paused ? 0 : uint32_t{EPOLLIN});
-  if (paused)
-    self_.due(self_.now_ms + (self_.phase == Phase::closing ? kClosingRetryMs : kPauseMs));
+void Entrance::pause() {
+  paused_ = true;
+  resume_ms_ = self_.now_ms + (self_.phase == Phase::closing ? kClosingRetryMs : kPauseMs);
+  strangers_at_pause_ = switchboard_.strangers();
+  poller_.change(listener_, kId, 0);
 }
 
+void Entrance::resume() {
+  paused_ = false;
+  poller_.change(listener_, kId, EPOLLIN);
+}
+
+// Whoever knocks meanwhile would wake the thread again and again.
 void Entrance::tick() {
-  if (paused_ && listener_ >= 0) pause(false);
+  if (!paused_ || listener_ < 0) return;
+  if (self_.now_ms >= resume_ms_ || switchboard_.strangers() < strangers_at_pause_)
+    resume();
+  else
+    self_.due(resume_ms_);
 }
 
 }  // namespace sennit::control

@@ -38,7 +38,8 @@ class Entrance final : public Door {
  private:
   bool evict(const char* reason);
   bool wait_for_descriptors();
-  void pause(bool paused);
+  void pause();
+  void resume();
 
   Self& self_;
   Poller& poller_;
@@ -46,6 +47,8 @@ class Entrance final : public Door {
   int listener_ = -1;
   int former_listener_ = -1;  // bound, but does not listen any more
   bool paused_ = false;
+  int64_t resume_ms_ = 0;          // at the latest, where it is paused
+  size_t strangers_at_pause_ = 0;  // one of them less may be all that it takes
   uint16_t port_ = 0;
   int64_t log_ms_ = INT64_MIN / 2;  // of the last line about missing descriptors
 };

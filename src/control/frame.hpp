@@ -57,8 +57,10 @@ enum class FrameType : uint16_t {
 const char* name(FrameType type);
 
 inline constexpr size_t kFrameHeaderBytes = 8;
-// Longest payload before the peer's place in the job is known, and after.
-inline constexpr size_t kFirstFrameBytes = 64 * 1024;
+// Longest payload before the peer's place in the job is known, and after. The longest of the first
+// kind is an attach that names who has left and who is dead: at most eight bytes for each rank of
+// the job. All who send one have proved themselves, and there are at most 256 of them at a time.
+inline constexpr size_t kFirstFrameBytes = size_t{1} << 20;
 inline constexpr size_t kFrameBytes = size_t{512} << 20;
 
 // A finished frame; shared when it goes to many.

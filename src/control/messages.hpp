@@ -328,10 +328,10 @@ struct CommFailed {
 };
 
 // A rank whose communicator is aborted or fails asks the coordinator, up the tree, to tell all
-// ranks. CommFailed follows, with the same status.
+// ranks. CommFailed follows, with the same status, unless one was told of that communicator before.
 struct AbortRequest {
   uint32_t comm = 0;
-  int anchor = -1;
+  int anchor = -1;  // its lowest member
   Status status;
   SENNIT_CONTROL_MESSAGE(abort_request);
 };

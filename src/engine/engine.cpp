@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "base/log.hpp"
+#include "base/process/signals_blocked.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -124,31 +126,48 @@ bool Engine::has_come(int peer, const Key& key) {
 // ---- driving ----
 
 void Engine::start(Execution& execution, uint32_t seq, bool nonblocking) {
-  const MutexLock lock(mutex_);
-  takes_up(execution, nonblocking);
-  execution.start(seq);
-  collect_done();
-  if (nonblocking) tell_helper(execution);
+  Failures failures;
+  {
+    const MutexLock lock(mutex_);
+    takes_up(execution, nonblocking);
+    execution.start(seq);
+    failures = started(execution, nonblocking);
+  }
+  tell(failures);
 }
 
 void Engine::start_send(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
                         bool nonblocking) {
-  const MutexLock lock(mutex_);
-  takes_up(execution, nonblocking);
-  mailbox.send(execution, peer, tag);
-  collect_done();
-  if (nonblocking) tell_helper(execution);
+  Failures failures;
+  {
+    const MutexLock lock(mutex_);
+    takes_up(execution, nonblocking);
+    mailbox.send(execution, peer, tag);
+    failures = started(execution, nonblocking);
+  }
+  tell(failures);
 }
 
 void Engine::start_receive(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag,
                            bool nonblocking) {
-  const MutexLock lock(mutex_);
-  takes_up(execution, nonblocking);
-  const bool waited = mailbox.waits();
-  mailbox.receive(execution, peer, tag);
-  if (!waited && mailbox.waits()) mailboxes_.push_back(&mailbox);
+  Failures failures;
+  {
+    const MutexLock lock(mutex_);
+    takes_up(execution, nonblocking);
+    const bool waited = mailbox.waits();
+    mailbox.receive(execution, peer, tag);
+    if (!waited && mailbox.waits()) mailboxes_.push_back(&mailbox);
+    failures = started(execution, nonblocking);
+  }
+  tell(failures);
+}
+
+// It may have failed in that. Peers must hear of it now: the caller need not wait for it, or drive
+// anything, until they give up.
+Engine::Failures Engine::started(const Execution& execution, bool nonblocking) {
   collect_done();
   if (nonblocking) tell_helper(execution);
+  return take_failures();
 }
 
 void Engine::takes_up(Execution& execution, bool nonblocking) {
@@ -254,7 +273,8 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
       execution.leave_small();
       done = execution.done();
     }
-    if (done && running_.size() == 1)
+    // The lock was free now and then: others may have collected this one, and started theirs.
+    if (done && running_.size() == 1 && running_.front() == &execution)
       running_.clear();
     else
       collect_done();
@@ -365,6 +385,7 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   waiters_++;
   bool completed = false;
   for (uint32_t idle = 0;;) {
+    const uint64_t wakes = sleeper_.wakes();
     bool moved = false;
     if (mutex_.try_lock()) {
       Failures failures;
@@ -389,13 +410,14 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
     else if (idle < spins_ + yields_)
       sched_yield();
     else
-      sleep(idle - spins_ - yields_, Routes::Awaited::used);
+      sleep(idle - spins_ - yields_, Routes::Awaited::used, wakes);
   }
   waiters_--;
   return completed;
 }
 
-void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
+// `wakes`: how many there were before the caller looked for something to do.
+void Engine::sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes) {
   Routes::Descriptors found;
   {
     const MutexLock lock(mutex_);
@@ -410,16 +432,25 @@ void Engine::sleep(uint32_t naps, Routes::Awaited awaited) {
       if (works) naps = 0;
     }
   }
-  sleeper_.sleep(found, naps);
+  sleeper_.sleep(found, naps, wakes);
 }
-
-// One more than wait for it: what is left over wakes in vain.
-void Engine::wake() { sleeper_.wake(static_cast<uint64_t>(waiters_) + 1); }
 
 // ---- the helper ----
 
+// Where the system has no thread left, whoever waits still drives, and the next call tries again.
 void Engine::start_helper() {
-  if (!helper_.joinable()) helper_ = std::thread([this] { helper(); });
+  if (helper_.joinable()) return;
+  try {
+    const SignalsBlocked blocked;
+    helper_ = std::thread([this] { helper(); });
+  } catch (const std::exception& error) {
+    if (std::exchange(said_helpless_, true)) return;
+    log(LogLevel::warn,
+        "the system has no thread left for driving nonblocking calls ({}): they, and what peers "
+        "ask of this rank, get on only while it waits for a call or tests one; raise the limit of "
+        "threads (ulimit -u, pids.max)",
+        error.what());
+  }
 }
 
 void Engine::answer_while_idle() {
@@ -454,10 +485,17 @@ void Engine::helper() {
       const auto idles = answers_while_idle_ ? kHelperAnswers : kHelperIdles;
       helper_wake_.wait_for(lock, looks ? kHelperLooks : idles);
       if (helper_looks_ > 0) helper_looks_--;
-      if (answers_while_idle_ && running_.empty()) progress_locked();
+      if (answers_while_idle_ && running_.empty()) {
+        progress_locked();
+        const Failures failures = take_failures();
+        lock.unlock();
+        tell(failures);
+        lock.lock();
+      }
       continue;
     }
     for (uint32_t idle = 0; !stopping_ && has_to_drive();) {
+      const uint64_t wakes = sleeper_.wakes();
       const bool moved = progress_locked(Routes::Driven::used_or_tended);
       const bool tending = nonblocking_ == 0;
       const Failures failures = take_failures();
@@ -469,7 +507,7 @@ void Engine::helper() {
         sched_yield();
       else
         sleep(idle > yields_ ? idle - yields_ : 0,
-              tending ? Routes::Awaited::tended : Routes::Awaited::used);
+              tending ? Routes::Awaited::tended : Routes::Awaited::used, wakes);
       lock.lock();
     }
   }

@@ -64,7 +64,8 @@ class Engine {
 
   // ---- any thread, without the lock ----
   // Starts an execution that is not under way, which outlives it being so. `seq`: the number of the
-  // call on the communicator. nonblocking: the helper drives it while nobody waits.
+  // call on the communicator. nonblocking: the helper drives it while nobody waits. What fails at
+  // once has been told when this returns.
   void start(Execution& execution, uint32_t seq, bool nonblocking) SENNIT_EXCLUDES(mutex_);
   // The same for one message, to or from a world rank. A receive may be from Mailbox::kAnySource.
   void start_send(Execution& execution, Mailbox& mailbox, int peer, uint32_t tag, bool nonblocking)
@@ -95,7 +96,7 @@ class Engine {
   void fail_peer(int peer, const Status& status) SENNIT_EXCLUDES(mutex_);
   // See Transport.
   void forget(const std::function<bool(uint32_t comm)>& over) SENNIT_EXCLUDES(mutex_);
-  void wake();  // ends the sleep of all who wait
+  void wake() { sleeper_.wake(); }  // ends the sleep of all who wait
   void wake_waiters() {
     if (waiters_ > 0) wake();
   }
@@ -140,11 +141,11 @@ class Engine {
   }
   // Null: none reaches it.
   Transport* transport(int peer) SENNIT_REQUIRES(mutex_) { return route(peer); }
-  Result<std::byte*> allocate_scratch(size_t bytes) SENNIT_REQUIRES(mutex_) {
+  Result<MemoryPool::Scratch> allocate_scratch(size_t bytes) SENNIT_REQUIRES(mutex_) {
     return memory_.take_scratch(bytes);
   }
-  void free_scratch(std::byte* memory, size_t bytes) SENNIT_REQUIRES(mutex_) {
-    memory_.give_back_scratch(memory, bytes);
+  void free_scratch(const MemoryPool::Scratch& scratch) SENNIT_REQUIRES(mutex_) {
+    memory_.give_back_scratch(scratch);
   }
 
  private:
@@ -157,11 +158,12 @@ class Engine {
   bool look_at_places() SENNIT_REQUIRES(mutex_);
   bool forget_places() SENNIT_REQUIRES(mutex_);
   void collect_done() SENNIT_REQUIRES(mutex_);
+  Failures started(const Execution& execution, bool nonblocking) SENNIT_REQUIRES(mutex_);
   Failures take_failures() SENNIT_REQUIRES(mutex_) { return std::exchange(failed_here_, {}); }
   void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
   bool poll_small(Execution& execution, const std::atomic<bool>& failed) SENNIT_REQUIRES(mutex_);
   void check_stalls(uint64_t now) SENNIT_REQUIRES(mutex_);
-  void sleep(uint32_t naps, Routes::Awaited awaited) SENNIT_EXCLUDES(mutex_);
+  void sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes) SENNIT_EXCLUDES(mutex_);
   void start_helper() SENNIT_REQUIRES(mutex_);
   void helper() SENNIT_EXCLUDES(mutex_);
   bool has_to_drive() const SENNIT_REQUIRES(mutex_);
@@ -189,7 +191,7 @@ class Engine {
   Completions completions_ SENNIT_GUARDED_BY(mutex_);
   Trace trace_ SENNIT_GUARDED_BY(mutex_);
   StallWatch stall_watch_ SENNIT_GUARDED_BY(mutex_);
-  const Sleeper sleeper_;
+  Sleeper sleeper_;
   std::atomic<int> waiters_{0};
   std::atomic<int> nonblocking_{0};  // executions started nonblocking and not done
   std::vector<Execution*> nonblocking_running_ SENNIT_GUARDED_BY(mutex_);
@@ -198,6 +200,7 @@ class Engine {
   int helper_looks_ SENNIT_GUARDED_BY(mutex_) = 0;
   bool answers_while_idle_ SENNIT_GUARDED_BY(mutex_) = false;
   bool stopping_ SENNIT_GUARDED_BY(mutex_) = false;
+  bool said_helpless_ SENNIT_GUARDED_BY(mutex_) = false;  // that there is no thread for the helper
   std::thread helper_;  // made under the lock, joined by stop_helper()
 };
 

@@ -66,7 +66,7 @@ Execution::Execution(Engine& engine, uint32_t comm, const std::vector<int>& worl
 Execution::~Execution() {
   engine_.assert_locked();
   if (device_) return;  // which has the slots
-  for (Lane& lane : lanes_) engine_.free_scratch(lane.slots.arena, lane.slots.arena_bytes);
+  for (Lane& lane : lanes_) engine_.free_scratch({lane.slots.arena, lane.slots.arena_bytes});
 }
 
 void Execution::start(uint32_t seq) {
@@ -141,15 +141,15 @@ Status Execution::lay_out_slots(Lane& lane) {
     SENNIT_RETURN_IF_ERROR(
         device_->give_arena(slots, static_cast<size_t>(&lane - lanes_.data()), bytes));
   } else if (bytes > slots.arena_bytes) {
-    engine_.free_scratch(slots.arena, slots.arena_bytes);
+    engine_.free_scratch({slots.arena, slots.arena_bytes});
     slots.arena = nullptr;
     slots.arena_bytes = 0;
-    const Result<std::byte*> scratch = engine_.allocate_scratch(bytes);
+    const Result<MemoryPool::Scratch> scratch = engine_.allocate_scratch(bytes);
     if (!scratch)
       return {scratch.status().kind(),
               scratch.status().text() + ", in scratch: use smaller chunks (SENNIT_CHUNK_BYTES)"};
-    slots.arena = *scratch;
-    slots.arena_bytes = bytes;
+    slots.arena = scratch->memory;
+    slots.arena_bytes = scratch->bytes;
   }
   places_.use_arena(slots);
   return {};

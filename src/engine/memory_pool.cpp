@@ -110,28 +110,28 @@ Status MemoryPool::deregister_range(void* memory) {
   return {};
 }
 
-Result<std::byte*> MemoryPool::take_scratch(size_t bytes) {
+Result<MemoryPool::Scratch> MemoryPool::take_scratch(size_t bytes) {
   auto best = scratch_.end();
   for (auto it = scratch_.begin(); it != scratch_.end(); ++it)
     if (it->bytes >= bytes && it->bytes <= kMostWaste * bytes &&
         (best == scratch_.end() || it->bytes < best->bytes))
       best = it;
   if (best != scratch_.end()) {
-    std::byte* const memory = best->memory;
+    const Scratch found = *best;
     scratch_.erase(best);
-    return memory;
+    return found;
   }
   const Result<void*> fresh = allocate(bytes);
   if (!fresh) return fresh.status();
-  return static_cast<std::byte*>(*fresh);
+  return Scratch{static_cast<std::byte*>(*fresh), bytes};
 }
 
-void MemoryPool::give_back_scratch(std::byte* memory, size_t bytes) {
-  if (memory) scratch_.push_back({memory, bytes});
+void MemoryPool::give_back_scratch(const Scratch& scratch) {
+  if (scratch.memory) scratch_.push_back(scratch);
 }
 
 void MemoryPool::free_scratch() {
-  for (const ScratchBlock& block : scratch_) this->free(block.memory);
+  for (const Scratch& scratch : scratch_) this->free(scratch.memory);
   scratch_.clear();
 }
 

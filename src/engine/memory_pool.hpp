@@ -17,6 +17,12 @@ namespace sennit {
 
 class MemoryPool {
  public:
+  // Memory for scratch, with its true size.
+  struct Scratch {
+    std::byte* memory = nullptr;
+    size_t bytes = 0;
+  };
+
   // `routes` has the transports. It may end before this, once free_scratch() was called.
   explicit MemoryPool(Routes& routes) : routes_(routes) {}
   // Frees the plain memory that its users have not.
@@ -31,16 +37,13 @@ class MemoryPool {
   Status register_range(void* memory, size_t bytes);
   Status deregister_range(void* memory);
 
-  // Scratch is kept for the next call: fresh pages cost more than the reduction that fills them.
-  Result<std::byte*> take_scratch(size_t bytes);
-  void give_back_scratch(std::byte* memory, size_t bytes);  // null is nothing
-  void free_scratch();                                      // all that was given back
+  // Scratch is kept for the next call: fresh pages cost more than the reduction that fills them. It
+  // may be larger than what was asked for, and is given back as it was taken.
+  Result<Scratch> take_scratch(size_t bytes);
+  void give_back_scratch(const Scratch& scratch);  // null is nothing
+  void free_scratch();                             // all that was given back
 
  private:
-  struct ScratchBlock {
-    std::byte* memory;
-    size_t bytes;
-  };
   struct Registered {
     size_t bytes;
     uint64_t times;
@@ -48,7 +51,7 @@ class MemoryPool {
   Status check_free_of_others(std::byte* begin, size_t bytes) const;
 
   Routes& routes_;
-  std::vector<ScratchBlock> scratch_;
+  std::vector<Scratch> scratch_;
   std::vector<void*> plain_;
   std::map<std::byte*, Registered> registered_;  // by address, never overlapping
 };

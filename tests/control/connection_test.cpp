@@ -82,6 +82,25 @@ TEST_F(Talking, ALongFrameGoesAsTheOtherEndReads) {
   EXPECT_FALSE(one.wants_write());
 }
 
+// However those lie who are gone.
+TEST_F(Talking, AFirstFrameOfALargeJobFits) {
+  constexpr int kRanks = 65'536;
+  other.role = Role::stranger;
+  prove();
+  Attach attach{1, kRanks, 77, true, {}, {}, {SENNIT_PEER_FAILED, "they died"}};
+  for (int r = 0; r < kRanks; r += 2) {
+    attach.left.insert(attach.left.end(), r);
+    attach.dead.insert(attach.dead.end(), r + 1);
+  }
+  one.send(encode(attach), 0);
+  for (int i = 0; i < 1000 && heard.empty() && other.end() == End::none; i++) drive(1);
+  ASSERT_EQ(heard.size(), 1u) << other.reason();
+  const Result<Attach> come = decode<Attach>(heard[0].payload, kRanks);
+  ASSERT_TRUE(come.ok()) << come.status().text();
+  EXPECT_EQ(come->left, attach.left);
+  EXPECT_EQ(come->dead, attach.dead);
+}
+
 TEST_F(Talking, TheEndOfTheStreamComesAfterWhatWasSaid) {
   prove();
   one.send(encode(Goodbye{1}), 0);

@@ -20,6 +20,7 @@ using test::run_until;
 using test::Sockets;
 
 const Address kAnyPort = *parse_address("127.0.0.1", 0);
+constexpr int64_t kPauseMs = 20;  // of a door that can take nobody in
 
 struct Listening : ::testing::Test {
   Sockets rank{0};
@@ -135,6 +136,16 @@ TEST_F(Listening, WithoutDescriptorsTheyWaitUntilThereAreSome) {
     EXPECT_EQ(rank.switchboard.strangers(), 0u);
   }
   EXPECT_TRUE(has_strangers(1));
+}
+
+// Between two looks nothing wakes the thread, though somebody knocks all the time.
+TEST_F(Listening, WithoutDescriptorsItLooksNowAndThen) {
+  knock();
+  const NoDescriptors none;
+  ASSERT_TRUE(run_until({&rank}, [&] { return rank.times_without_descriptors == 1; }));
+  const int64_t first_ms = rank.self.now_ms;
+  ASSERT_TRUE(run_until({&rank}, [&] { return rank.times_without_descriptors == 2; }));
+  EXPECT_GE(rank.self.now_ms - first_ms, kPauseMs);
 }
 
 TEST_F(Listening, WithoutDescriptorsStrangersMakeRoomForEachOther) {

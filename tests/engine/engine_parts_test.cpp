@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <random>
+#include <set>
 
 #include "engine/data_places.hpp"
 #include "engine/memory_pool.hpp"
@@ -134,20 +136,40 @@ TEST(MemoryPool, IsZeroAlignedAndFreedOnce) {
 TEST(MemoryPool, ScratchServesAgainUnlessItIsFarTooLarge) {
   Routes routes;
   MemoryPool memory(routes);
-  const Result<std::byte*> first = memory.take_scratch(4096);
+  const auto first = memory.take_scratch(4096);
   ASSERT_TRUE(first.ok());
-  memory.give_back_scratch(*first, 4096);
-  const Result<std::byte*> small = memory.take_scratch(1000);
+  memory.give_back_scratch(*first);
+  const auto small = memory.take_scratch(1000);
   ASSERT_TRUE(small.ok());
-  EXPECT_NE(*small, *first);
-  const Result<std::byte*> again = memory.take_scratch(1024);
+  EXPECT_NE(small->memory, first->memory);
+  const auto again = memory.take_scratch(1024);
   ASSERT_TRUE(again.ok());
-  EXPECT_EQ(*again, *first);
-  memory.give_back_scratch(*small, 1000);
-  memory.give_back_scratch(*again, 4096);
-  memory.give_back_scratch(nullptr, 0);
+  EXPECT_EQ(again->memory, first->memory);
+  EXPECT_EQ(again->bytes, 4096u);
+  memory.give_back_scratch(*small);
+  memory.give_back_scratch(*again);
+  memory.give_back_scratch({});
   memory.free_scratch();
-  EXPECT_FALSE(memory.free(*first));
+  EXPECT_FALSE(memory.free(first->memory));
+}
+
+// Blocks keep their size, whatever they served for.
+TEST(MemoryPool, ScratchDoesNotGrowWithTheNumberOfCalls) {
+  constexpr int kCalls = 10'000;
+  constexpr size_t kMostBlocks = 30;  // about ten are larger than all before
+  Routes routes;
+  MemoryPool memory(routes);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<size_t> size(1024, 4095);
+  std::set<std::byte*> blocks;
+  for (int i = 0; i < kCalls; i++) {
+    const auto taken = memory.take_scratch(size(random));
+    ASSERT_TRUE(taken.ok());
+    blocks.insert(taken->memory);
+    memory.give_back_scratch(*taken);
+  }
+  EXPECT_LE(blocks.size(), kMostBlocks);
+  memory.free_scratch();
 }
 
 TEST(MemoryPool, RegisteredRangesDoNotOverlapAndCount) {

@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <chrono>
+#include <atomic>
 #include <thread>
+#include <vector>
 
 #include "base/clock.hpp"
 #include "engine/local_steps.hpp"
 #include "engine/send_queue.hpp"
 #include "engine/sleeper.hpp"
 #include "engine/stall_watch.hpp"
+#include "tests/support/eventually.hpp"
 
 namespace sennit {
 namespace {
@@ -79,6 +81,8 @@ TEST(LocalSteps, OperandsMayLieInPiecesThatDoNotMeet) {
   EXPECT_EQ(output, expected);
 }
 
+constexpr uint64_t kLongNs = 50'000'000;  // a sleep that nothing ends
+
 struct Watched {
   uint64_t last_progress_ns = 0, last_report_ns = 0, stalled_ns = 0;
   bool awaited = true;
@@ -116,24 +120,54 @@ TEST(StallWatch, TellsOfWhatHasNotMovedAndCountsWhatWasWaited) {
   EXPECT_EQ(still.stalled_ns, kSecond) << "it had moved";
 }
 
-TEST(Sleeper, IsWokenOnceForEachWake) {
-  const Sleeper sleeper;
-  Routes::Descriptors none;  // all have one: sleeps are long
-  sleeper.wake(2);
+TEST(Sleeper, AWakeSinceTheLastLookIsNotSleptOver) {
+  Sleeper sleeper;
+  const Routes::Descriptors none{};  // all have one: sleeps are long
+  const uint64_t before = sleeper.wakes();
+  sleeper.wake();
   const uint64_t begin = now_ns();
-  for (int i = 0; i < 2; i++) sleeper.sleep(none, 0);
-  EXPECT_LT(now_ns() - begin, 40'000'000u);
-  std::thread other([&] { sleeper.wake(1); });
-  sleeper.sleep(none, 0);
-  other.join();
+  for (int i = 0; i < 10; i++) sleeper.sleep(none, 0, before);
+  EXPECT_LT(now_ns() - begin, 5 * kLongNs);
+  EXPECT_EQ(sleeper.wakes(), before + 1);
+}
+
+TEST(Sleeper, WakesThatNobodySleptThroughEndNoLaterSleep) {
+  Sleeper sleeper;
+  for (int i = 0; i < 1000; i++) sleeper.wake();
+  const uint64_t begin = now_ns();
+  for (int i = 0; i < 3; i++) sleeper.sleep({}, 0, sleeper.wakes());
+  EXPECT_GE(now_ns() - begin, 3 * kLongNs);
+}
+
+// How long it takes until all of some that sleep, or are about to, have ended.
+uint64_t time_to_wake_all() {
+  constexpr int kSleepers = 4;
+  Sleeper sleeper;
+  std::atomic<int> about_to_sleep{0};
+  std::vector<std::thread> others;
+  for (int i = 0; i < kSleepers; i++)
+    others.emplace_back([&] {
+      const uint64_t wakes = sleeper.wakes();
+      about_to_sleep++;
+      sleeper.sleep({}, 0, wakes);
+    });
+  while (about_to_sleep < kSleepers) std::this_thread::yield();
+  const uint64_t begin = now_ns();
+  sleeper.wake();
+  for (std::thread& other : others) other.join();
+  return now_ns() - begin;
+}
+
+TEST(Sleeper, AllWhoSleepAreWoken) {
+  EXPECT_TRUE(sennit_test::eventually([] { return time_to_wake_all() < kLongNs / 2; }));
 }
 
 TEST(Sleeper, NapsAreShortWhereATransportCannotSay) {
-  const Sleeper sleeper;
+  Sleeper sleeper;
   Routes::Descriptors found;
   found.all = false;
   const uint64_t begin = now_ns();
-  for (uint32_t naps = 0; naps < 10; naps++) sleeper.sleep(found, naps);
+  for (uint32_t naps = 0; naps < 10; naps++) sleeper.sleep(found, naps, sleeper.wakes());
   const uint64_t slept = now_ns() - begin;
   EXPECT_GE(slept, 10 * 20'000u);
 }

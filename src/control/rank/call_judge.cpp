@@ -23,7 +23,6 @@ std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now)
     c.since_ms = now - report.waited_ms;
   }
   c.since_ms = std::min(c.since_ms, now - report.waited_ms);
-  c.stalled_ms = std::max(c.stalled_ms, report.stalled_ms);
   c.reported_ms = now;
   const bool urgent = (report.mismatching_peer >= 0 && c.mismatching_peer < 0) ||
                       (report.expired_ms >= 0 && c.expirer < 0);
@@ -35,7 +34,10 @@ std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now)
     c.mismatch_reporter = report.reporter;
     c.mismatching_peer = report.mismatching_peer;
   }
-  if (c.inquiry != 0 || (!fresh && !urgent && now - c.asked_ms < kRoundGapMs)) return {};
+  const bool due = c.inquiry == 0 && (fresh || urgent || now - c.asked_ms >= kRoundGapMs);
+  // Things may have moved since the last round.
+  c.stalled_ms = due ? report.stalled_ms : std::max(c.stalled_ms, report.stalled_ms);
+  if (!due) return {};
   return ask(c, now);
 }
 
@@ -84,7 +86,7 @@ CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
     }
     if (!status.ok())
       outcome.verdicts.push_back({c.first.call.comm, *c.first.members.begin(), status});
-    const bool forget = !status.ok() || now - c.reported_ms > kForgetMs;
+    const bool forget = !status.ok() || now - c.reported_ms > forget_ms_;
     if (!forget && (c.mismatching_peer >= 0 || c.inquiry != 0))
       outcome.next_ms =
           std::min(outcome.next_ms, c.asked_ms + (c.inquiry != 0 ? kRoundMs : kRoundGapMs));

@@ -7,6 +7,7 @@
 // kRoundMs is over. Ranks answer with a text only where their call is not the asker's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -34,14 +35,20 @@ std::string call_without_place(const std::string& text);
 class CallJudge {
  public:
   // `coordinator`: the rank that judges. No two of a job have an inquiry of the same number, so
-  // what was answered to one that is dead counts for none of its successor's.
-  explicit CallJudge(int coordinator)
-      : next_inquiry_((static_cast<uint64_t>(coordinator) << 32) + 1) {}
+  // what was answered to one that is dead counts for none of its successor's. `stall_ms`: between
+  // two reports of a rank (SENNIT_STALL).
+  CallJudge(int coordinator, int64_t stall_ms)
+      : forget_ms_(forget_ms(stall_ms)),
+        next_inquiry_((static_cast<uint64_t>(coordinator) << 32) + 1) {}
 
-  static constexpr int64_t kRoundMs = 300;      // for the answers of one round
-  static constexpr int64_t kRoundGapMs = 400;   // between rounds of one case, at least
-  static constexpr int64_t kForgetMs = 10'000;  // without a report
-  static constexpr int64_t kLeftMs = 10'000;    // without progress, where a member has left the job
+  static constexpr int64_t kRoundMs = 300;     // for the answers of one round
+  static constexpr int64_t kRoundGapMs = 400;  // between rounds of one case, at least
+  static constexpr int64_t kLeftMs = 10'000;   // without progress, where a member has left the job
+  // A call of which there was no report for so long stalls no more: longer than ranks take between
+  // two reports of one that does.
+  static constexpr int64_t forget_ms(int64_t stall_ms) {
+    return std::max(kLeastForgetMs, kForgetStalls * stall_ms);
+  }
 
   // A member says that its call stalls. The inquiry to send to all, if a round is due.
   std::optional<Inquiry> report(const StallReport& report, int64_t now);
@@ -60,12 +67,15 @@ class CallJudge {
   void excuse(int64_t gap_ms);
 
  private:
+  static constexpr int64_t kLeastForgetMs = 10'000;
+  static constexpr int64_t kForgetStalls = 3;
+
   using Key = std::tuple<uint32_t, int, uint32_t>;  // communicator, lowest member, call
   // One stalled call (see above). Times are moments, stalled_ms a duration.
   struct Case {
     StallReport first;
     int64_t since_ms = 0, reported_ms = 0, asked_ms = 0;
-    int64_t stalled_ms = 0;
+    int64_t stalled_ms = 0;            // the longest that was reported for this round
     int64_t in_stream_ms = INT64_MIN;  // when a member's stream had last not come to it
     uint64_t inquiry = 0;              // 0: no round under way
     int rounds = 0;                    // finished ones
@@ -89,6 +99,7 @@ class CallJudge {
   static Status expired(const Case& c, const std::string& what, const std::set<int>& late,
                         const std::set<int>& left);
 
+  int64_t forget_ms_;
   std::map<Key, Case> cases_;
   uint64_t next_inquiry_;
 };

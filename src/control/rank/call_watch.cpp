@@ -13,6 +13,7 @@ namespace {
 // An inner rank passes on one report of a stalled call in this time.
 constexpr int64_t kPassOnGapMs = 350;
 constexpr size_t kMostPassedOn = 1024;  // then all are forgotten, which costs a few more reports
+constexpr size_t kMostFailed = 1024;    // the same, and they may be told again
 
 }  // namespace
 
@@ -26,8 +27,9 @@ std::set<int> CallWatch::members_of(uint32_t comm) const {
 
 const CallWatch::Clock& CallWatch::clock_of(const CallDescriptor& call) {
   const int64_t now = self_.now_ms;
-  std::erase_if(clocks_, [now](const auto& entry) {
-    return now - entry.second.last_ms > CallJudge::kForgetMs;
+  const int64_t forget_ms = CallJudge::forget_ms(self_.options.stall_ms);
+  std::erase_if(clocks_, [now, forget_ms](const auto& entry) {
+    return now - entry.second.last_ms > forget_ms;
   });
   Clock& clock = clocks_[call.comm];
   if (clock.first_ms == 0 || clock.seq != call.seq)
@@ -70,7 +72,9 @@ void CallWatch::say(StallReport report) {
 
 void CallWatch::fail(uint32_t comm, const Status& status) {
   if (!self_.serving() || census_.excluded) return;
-  on_abort_request({comm, self_.rank, status});
+  // All members name the same one, so that what they ask for is known to be the same.
+  const std::set<int> members = members_of(comm);
+  on_abort_request({comm, members.empty() ? self_.rank : *members.begin(), status});
 }
 
 void CallWatch::answer(const Inquiry& inquiry) {
@@ -138,10 +142,9 @@ void CallWatch::pass_on() {
 void CallWatch::on_comm_failed(const CommFailed& message) { tell(message); }
 
 void CallWatch::on_abort_request(const AbortRequest& request) {
-  if (census_.coordinator())
-    announce(request.comm, request.anchor, request.status);
-  else
-    reports_.send_up(encode(request));
+  if (!census_.coordinator()) return reports_.send_up(encode(request));
+  if (failed_.count({request.comm, request.anchor})) return;
+  announce(request.comm, request.anchor, request.status);
 }
 
 // ---- the coordinator ----
@@ -183,6 +186,8 @@ void CallWatch::announce(uint32_t comm, int anchor, const Status& status) {
 void CallWatch::tell(const CommFailed& message) {
   const EncodedFrame frame = encode(message);
   if (!announcements_.remember(message.event, frame)) return;
+  if (failed_.size() >= kMostFailed) failed_.clear();
+  failed_.emplace(message.comm, message.anchor);
   sender_.flood_down(frame);
   if (self_.callbacks.communicator_failed)
     self_.callbacks.communicator_failed(message.comm, message.anchor, message.status);

@@ -6,12 +6,13 @@
 // Disjoint groups may use the same communicator number. Every message therefore names a member
 // beside the number, and only ranks whose communicator of that number contains that member feel
 // addressed. A failure is told to all ranks, because one that has not made the communicator yet
-// must know of it as well. Control thread only.
+// must know of it as well; once, however many of its members ask for it. Control thread only.
 #pragma once
 
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "control/rank/call_judge.hpp"
 #include "control/tree/census.hpp"
@@ -34,7 +35,7 @@ class CallWatch {
         sender_(sender),
         announcements_(announcements),
         reports_(self, sender),
-        judge_(self.rank) {}
+        judge_(self.rank, self.options.stall_ms) {}
 
   // ---- of this rank ----
   // This rank's call makes no progress; `mismatching_peer` sent what does not match it, -1: nobody.
@@ -84,6 +85,7 @@ class CallWatch {
   std::map<std::tuple<uint32_t, int, uint32_t>, int64_t> passed_on_;
   std::map<uint64_t, InquiryAnswers> gathered_;  // to be passed on, by inquiry
   int64_t pass_on_ms_ = 0;                       // where there are some
+  std::set<std::pair<uint32_t, int>> failed_;    // communicator and anchor, as all were told
 };
 
 }  // namespace sennit::control

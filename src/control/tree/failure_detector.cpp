@@ -20,13 +20,30 @@ constexpr int64_t kOrphanGraceMs = 30;     // for a dead rank's children to come
 constexpr int64_t kReprobeMs = 20;
 constexpr size_t kNamedDead = 8;  // in one text, each with its host and pid
 constexpr int64_t kForgetAfterTimeouts = 2;
+// Reports of broken connections that are kept of one rank. Any more of them say little that is new,
+// and memory must not grow with all pairs of ranks.
+constexpr size_t kMostBrokenKept = 256;
 
 }  // namespace
 
 // ---- suspects ----
 
-EncodedFrame FailureDetector::report_of(int rank, const Case& suspect) const {
-  return encode(Suspicion{rank, suspect.evidence, suspect.reporter, suspect.what});
+// False: all of it was known.
+bool FailureDetector::adds(Case& suspect, uint8_t evidence, int reporter, const std::string& what) {
+  bool news = (suspect.evidence | evidence) != suspect.evidence;
+  suspect.evidence |= evidence;
+  if ((evidence & kBroken) && !suspect.broken.count(reporter)) {
+    news = true;
+    if (suspect.broken.size() < kMostBrokenKept) suspect.broken.emplace(reporter, what);
+  }
+  return news;
+}
+
+void FailureDetector::report_up(int rank, const Case& suspect) {
+  if (const auto others = static_cast<uint8_t>(suspect.evidence & ~kBroken))
+    tree_.send_up(encode(Suspicion{rank, others, suspect.reporter, suspect.what}));
+  for (const auto& [reporter, what] : suspect.broken)
+    tree_.send_up(encode(Suspicion{rank, kBroken, reporter, what}));
 }
 
 void FailureDetector::on_suspect(const Suspicion& message) {
@@ -38,23 +55,23 @@ void FailureDetector::suspect(int rank, uint8_t evidence, int reporter, const st
   if (census_.dead.count(rank) || census_.left.count(rank)) return;
   const bool deciding = census_.coordinator();
   if (rank == self_.rank) {  // somebody below cannot reach this rank, which lives
-    if (deciding && (evidence & kBroken)) links_.announce(reporter, rank, what);
-    return;
+    if (!(evidence & kBroken)) return;
+    if (deciding) return links_.announce(reporter, rank, what);
+    evidence = kBroken;
   }
   const auto [it, fresh] = cases_.try_emplace(rank);
   Case& suspect = it->second;
-  const bool news = (suspect.evidence | evidence) != suspect.evidence;
-  suspect.evidence |= evidence;
-  if (fresh) suspect.since_ms = self_.now_ms;
-  if (fresh || ((evidence & kBroken) && news)) {
+  if (fresh) {
+    suspect.since_ms = self_.now_ms;
     suspect.reporter = reporter;
     suspect.what = what;
   }
-  if (!news) return;
+  if (!adds(suspect, evidence, reporter, what)) return;
   log(LogLevel::debug, "suspects {} (evidence {}, from rank {}): {}", census_.describe(rank),
       evidence, reporter, what);
   if (!deciding) {
-    tree_.send_up(report_of(rank, suspect));  // and again to the next parent, until it is decided
+    // And again to the next parent, until it is decided.
+    tree_.send_up(encode(Suspicion{rank, evidence, reporter, what}));
     return;
   }
   if (batch_since_ms_ == 0) batch_since_ms_ = self_.now_ms;
@@ -83,7 +100,7 @@ void FailureDetector::forget(int rank) {
 }
 
 void FailureDetector::tell_again() {
-  for (const auto& [rank, suspect] : cases_) tree_.send_up(report_of(rank, suspect));
+  for (const auto& [rank, suspect] : cases_) report_up(rank, suspect);
 }
 
 // ---- the coordinator's inquiry ----
@@ -99,6 +116,7 @@ void FailureDetector::became_coordinator() {
 }
 
 void FailureDetector::probe(int rank, Case& suspect) {
+  if (rank == self_.rank) return probe_answered(rank);  // as it was not the coordinator yet
   int error = 0;
   suspect.next_probe_ms = self_.now_ms + kProbeMs;
   Channel* const channel = channels_.connect(census_.address_of(rank), Role::probing, rank, &error);
@@ -118,7 +136,7 @@ void FailureDetector::probe_answered(int rank) {
   if (it == cases_.end()) return;
   const Case suspect = std::move(it->second);
   cases_.erase(it);
-  if (suspect.evidence & kBroken) links_.announce(suspect.reporter, rank, suspect.what);
+  for (const auto& [reporter, what] : suspect.broken) links_.announce(reporter, rank, what);
 }
 
 void FailureDetector::probe_ended(int rank, End end, const std::string& reason) {

@@ -2,7 +2,7 @@
 // suspect itself, by connecting to it, gathers what else comes in for a moment, decides the failed
 // set and floods it.
 //
-//   probe answered   alive: a broken data connection is a failed link, anything else is forgotten
+//   probe answered   alive: each broken data connection is a failed link, else it is forgotten
 //   probe refused    dead: a rank listens as long as it lives
 //   no answer        dead if its tree connection had ended, or it was silent for the heartbeat
 //                    time-out; else asked again until the time-out is over
@@ -78,8 +78,10 @@ class FailureDetector {
   // One suspect. `since_ms`: since when it is one, or since when this rank is the coordinator.
   struct Case {
     uint8_t evidence = 0;
-    int reporter = -1;  // of a broken data connection
+    int reporter = -1;  // the first one
     std::string what;   // that it saw
+    // Who has lost its data connection to it -> what that one saw.
+    std::map<int, std::string> broken;
     int64_t since_ms = 0;
     // The coordinator's inquiry.
     uint64_t probe = 0;  // channel; 0: none
@@ -88,7 +90,8 @@ class FailureDetector {
     std::string cause;
   };
 
-  EncodedFrame report_of(int rank, const Case& suspect) const;
+  static bool adds(Case& suspect, uint8_t evidence, int reporter, const std::string& what);
+  void report_up(int rank, const Case& suspect);
   void probe(int rank, Case& suspect);
   void judge_dead(int rank, Case& suspect, const std::string& cause);
   void look_for_orphans();
@@ -104,7 +107,9 @@ class FailureDetector {
   LinkFailures& links_;
   Callers& callers_;
   Owner& owner_;
-  std::map<int, Case> cases_;       // coordinator: under inquiry; others: reported, not yet decided
+  // Coordinator: under inquiry; others: reported, not yet decided, this rank itself among them
+  // where others have lost their data connections to it.
+  std::map<int, Case> cases_;
   std::map<int, int64_t> orphans_;  // coordinator: expected to attach by then
   int64_t next_orphan_ms_ = 0;      // the earliest of them
   int64_t batch_since_ms_ = 0;      // first report of the decision under way; 0: none

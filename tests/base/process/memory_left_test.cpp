@@ -215,12 +215,12 @@ TEST(MemoryTaken, ScratchIsRefusedAlike) {
               if (!cgroup.enter()) return "cannot enter the cgroup";
               Engine engine(false, 1 << 20, 1'000'000'000, {});
               const MutexLock lock(engine.mutex());
-              const Result<std::byte*> much = engine.allocate_scratch(600 * kMiB);
+              const Result<MemoryPool::Scratch> much = engine.allocate_scratch(600 * kMiB);
               if (much.ok() || much.status().text().find("cgroup") == std::string::npos)
                 return "not refused";
-              const Result<std::byte*> little = engine.allocate_scratch(kMiB);
+              const Result<MemoryPool::Scratch> little = engine.allocate_scratch(kMiB);
               if (!little) return little.status().text();
-              engine.free_scratch(*little, kMiB);
+              engine.free_scratch(*little);
               return "";
             }),
             "");

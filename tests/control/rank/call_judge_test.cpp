@@ -12,6 +12,7 @@ namespace sennit::control {
 namespace {
 
 constexpr int64_t kArrivalMs = 1000;
+constexpr int64_t kStallMs = 500;
 
 CallDescriptor call(uint32_t comm, uint32_t seq, uint64_t signature, const std::string& what) {
   CallDescriptor result;
@@ -23,7 +24,7 @@ CallDescriptor call(uint32_t comm, uint32_t seq, uint64_t signature, const std::
 }
 
 struct Judging : ::testing::Test {
-  CallJudge judge{0};
+  CallJudge judge{0, kStallMs};
   std::set<int> dead, left;
   StallReport report(int reporter, int64_t waited = 0, int64_t stalled = 0) {
     StallReport r;
@@ -140,7 +141,7 @@ TEST_F(Judging, WhoseOwnTimeIsOverIsToldAtOnceWhoIsLate) {
 
 TEST_F(Judging, WhoseOwnTimeIsOverWhileAllAreInItIsTimedOutToo) {
   for (const bool gone : {false, true}) {
-    judge = CallJudge(0);
+    judge = CallJudge(0, kStallMs);
     if (gone) left = {6};
     StallReport over = report(4, 70, 70);
     over.expired_ms = 70;
@@ -177,6 +178,37 @@ TEST_F(Judging, ASlowNetworkIsNoError) {
   ASSERT_EQ(outcome.verdicts.size(), 1u);
   EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
   EXPECT_NE(outcome.verdicts[0].status.text().find("no progress"), std::string::npos);
+}
+
+// How long it was before the last one came says nothing of what it has been since.
+TEST_F(Judging, AStallThatIsOverCountsNoMore) {
+  constexpr int64_t kLongMs = 15'000, kLongArrivalMs = 100'000;
+  static_assert(kLongMs > CallJudge::kLeftMs);
+  auto inquiry = judge.report(report(0, kLongMs, kLongMs), 0);
+  for (int r = 0; r < 8; r++)
+    answer(inquiry->id, r, r == 1 ? InquiryAnswer::Where::before : InquiryAnswer::Where::at);
+  EXPECT_TRUE(judge.judge(0, dead, left, kLongArrivalMs).verdicts.empty());
+  left = {1};
+  inquiry = judge.report(report(0, kLongMs + 600, 600), 600);
+  ASSERT_TRUE(inquiry);
+  for (int r = 0; r < 8; r++)
+    if (r != 1) answer(inquiry->id, r, InquiryAnswer::Where::at);
+  const int64_t end = 600 + CallJudge::kRoundMs;
+  EXPECT_TRUE(judge.judge(end, dead, left, kLongArrivalMs).verdicts.empty());
+}
+
+TEST_F(Judging, CallsAreRememberedHoweverSeldomTheyAreReported) {
+  constexpr int64_t kSeldomMs = 15'000, kLongArrivalMs = 100'000;
+  judge = CallJudge(0, kSeldomMs);
+  for (int64_t now = 0; now < 3 * kSeldomMs; now += kSeldomMs) {
+    const auto inquiry = judge.report(report(0, now), now);
+    ASSERT_TRUE(inquiry);
+    for (int r = 0; r < 7; r++) answer(inquiry->id, r, InquiryAnswer::Where::at);
+    const int64_t end = now + CallJudge::kRoundMs;
+    const auto outcome = judge.judge(end, dead, left, kLongArrivalMs);
+    EXPECT_EQ(outcome.waiting.size(), now == 0 ? 1u : 0u) << "said once";
+    judge.judge(now + kSeldomMs - 1, dead, left, kLongArrivalMs);
+  }
 }
 
 TEST_F(Judging, AReportedMismatchThatNobodyCanShowIsStillOne) {

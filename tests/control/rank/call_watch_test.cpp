@@ -25,9 +25,15 @@ struct One {
   Announcements announcements;
   CallWatch watch{self, census, sender, announcements};
 
-  explicit One(int rank) : self(options_of(rank, kSize), callbacks()), announcements(rank) {
+  explicit One(int rank, int64_t stall_ms = BootstrapOptions().stall_ms)
+      : self(options(rank, stall_ms), callbacks()), announcements(rank) {
     self.phase = Phase::running;
     self.now_ms = 1000;
+  }
+  static BootstrapOptions options(int rank, int64_t stall_ms) {
+    BootstrapOptions result = options_of(rank, kSize);
+    result.stall_ms = stall_ms;
+    return result;
   }
   Control::Callbacks callbacks() {
     Control::Callbacks result;
@@ -203,18 +209,60 @@ TEST(Coordinator, AsksAllAndTellsAll) {
   EXPECT_EQ(rank.failed[1].text(), told[0].status.text());
 }
 
+TEST(Coordinator, NamesWhoDoesNotComeHoweverSeldomStallsAreReported) {
+  constexpr int64_t kSeldomMs = 15'000;
+  One rank(0, kSeldomMs);  // who has 10 s to come
+  rank.calls[1] = call(7, 5);
+  const auto report = [&] {
+    rank.watch.stalled(call(7, 5), -1);
+    const auto asked = rank.sender.take_down<Inquiry>();
+    EXPECT_EQ(asked.size(), 1u);
+    for (const Inquiry& inquiry : asked) rank.watch.on_answers({inquiry.id, {1, 2}, {}});
+    rank.self.now_ms += CallJudge::kRoundMs;
+    rank.watch.tick();
+    return rank.sender.take_down<CommFailed>();
+  };
+  EXPECT_TRUE(report().empty());
+  rank.self.now_ms += kSeldomMs;
+  const auto told = report();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].status.kind(), SENNIT_TIMED_OUT);
+  EXPECT_EQ(told[0].status.text().find("rank 3 did not arrive"), 0u) << told[0].status.text();
+}
+
 TEST(Aborts, GoUpAndComeDownOnce) {
   One rank(2);
   rank.watch.fail(1, {SENNIT_ABORTED, "loss is NaN"});
   const auto up = rank.sender.take_up<AbortRequest>();
   ASSERT_EQ(up.size(), 1u);
-  EXPECT_EQ(up[0].anchor, 2);
+  EXPECT_EQ(up[0].anchor, 0) << "the lowest member, whoever asks";
   EXPECT_TRUE(rank.failed.empty()) << "the coordinator says so to all alike";
   const CommFailed failed{1, 1, 2, up[0].status};
   rank.watch.on_comm_failed(failed);
   rank.watch.on_comm_failed(failed);
   EXPECT_EQ(rank.sender.take_down<CommFailed>().size(), 1u);
   EXPECT_EQ(rank.failed[1].text(), "loss is NaN");
+}
+
+TEST(Aborts, ThatAllMembersAskForAreToldOnce) {
+  const Status why{SENNIT_ABORTED, "loss is NaN"};
+  One root(0);
+  for (const int member : {1, 2, 3}) {
+    One rank(member);
+    rank.watch.fail(1, why);
+    for (const auto& request : rank.sender.take_up<AbortRequest>())
+      root.watch.on_abort_request(request);
+  }
+  const auto told = root.sender.take_down<CommFailed>();
+  ASSERT_EQ(told.size(), 1u);
+  root.watch.on_abort_request({1, 2, why});
+  EXPECT_EQ(root.sender.take_down<CommFailed>().size(), 1u) << "another group's of that number";
+  One heir(1);
+  heir.watch.on_comm_failed(told[0]);
+  EXPECT_EQ(heir.sender.take_down<CommFailed>().size(), 1u);
+  heir.census.dead = {0};
+  heir.watch.on_abort_request({1, told[0].anchor, why});
+  EXPECT_TRUE(heir.sender.take_down<CommFailed>().empty()) << "it has passed that on";
 }
 
 TEST(Aborts, ThatNobodyMayHaveHeardAreDecidedByTheSuccessor) {

@@ -68,6 +68,18 @@ TEST_F(Coordinator, ABrokenConnectionBetweenTheLivingIsAFailedLink) {
   EXPECT_TRUE(rank.dead.empty());
 }
 
+TEST_F(Coordinator, AllWhoLostTheirConnectionToIt) {
+  for (const int reporter : {2, 3, 2})
+    rank.network.say(rank.channel_of(Role::child, reporter),
+                     Suspicion{7, kBroken, reporter, "reset"});
+  rank.after(0);
+  ASSERT_TRUE(rank.network.open_last(7));
+  rank.network.say(rank.channel_of(Role::probing, 7), ProbeAnswer{7});
+  std::set<std::pair<int, int>> links;
+  for (const auto& [to, down] : rank.network.take<LinkDown>()) links.emplace(down.a, down.b);
+  EXPECT_EQ(links, (std::set<std::pair<int, int>>{{2, 7}, {3, 7}}));
+}
+
 TEST_F(Coordinator, SilenceIsDeathOnlyAfterTheTimeout) {
   rank.network.say(rank.channel_of(Role::child, 2), Suspicion{7, kBroken, 2, "reset"});
   rank.after(0);
@@ -124,6 +136,43 @@ TEST_F(Inner, SuspectsGoUp) {
   EXPECT_TRUE(rank.network.connects.empty()) << "the coordinator asks";
 }
 
+TEST_F(Inner, WhoeverLostAConnectionIsNews) {
+  const auto say = [&](int reporter) {
+    rank.network.say(rank.channel_of(Role::child, reporter),
+                     Suspicion{7, kBroken, reporter, "reset"});
+  };
+  for (const int reporter : {18, 19, 18}) say(reporter);
+  const auto told = rank.network.take<Suspicion>();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].second.reporter, 18);
+  EXPECT_EQ(told[1].second.reporter, 19);
+}
+
+// Its own parent has to hear of it, though this rank lives.
+TEST_F(Inner, AConnectionToThisRankThatBrokeBelowGoesUp) {
+  rank.network.say(rank.channel_of(Role::child, 18), Suspicion{1, kClosed, 18, "reset"});
+  EXPECT_TRUE(rank.network.take<Suspicion>().empty()) << "it lives";
+  rank.network.say(rank.channel_of(Role::child, 18), Suspicion{1, kBroken, 18, "reset"});
+  const auto told = rank.network.take<Suspicion>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 0);
+  EXPECT_EQ(told[0].second.rank, 1);
+  EXPECT_EQ(told[0].second.evidence, kBroken);
+  EXPECT_EQ(told[0].second.reporter, 18);
+  EXPECT_EQ(told[0].second.what, "reset");
+}
+
+TEST_F(Inner, AConnectionToThisRankThatBrokeIsAnnouncedByItAsTheSuccessor) {
+  rank.network.say(rank.channel_of(Role::child, 18), Suspicion{1, kBroken, 18, "reset"});
+  rank.network.nobody = {0};
+  rank.network.lost(rank.channel_to_parent, End::closed, "reset");
+  rank.after(0);
+  const auto told = rank.network.take<LinkDown>();
+  ASSERT_EQ(told.size(), 3u) << "all its children";
+  EXPECT_EQ(std::pair(told[0].second.a, told[0].second.b), std::pair(18, 1));
+  EXPECT_EQ(rank.network.connects, (std::vector<int>{0, 0})) << "it need not ask itself";
+}
+
 TEST_F(Inner, DecisionsAreTakenOverAndPassedOn) {
   const Status why{SENNIT_PEER_FAILED, "rank 18 died"};
   rank.network.say(rank.parent_channel(), Decision{{18}, why});
@@ -146,6 +195,9 @@ TEST_F(Inner, WhoIsAmongTheDeadLearnsItAndCloses) {
 TEST_F(Inner, WhatWasNotDecidedIsToldToTheNextParent) {
   FakeRank& late = rank;
   late.network.lost(late.channel_of(Role::child, 18).id, End::closed, "reset");
+  for (const int reporter : {17, 19})
+    late.network.say(late.channel_of(Role::child, reporter),
+                     Suspicion{7, kBroken, reporter, "reset"});
   late.network.take<Suspicion>();
   late.network.lost(late.channel_to_parent, End::closed, "reset");
   // Rank 0 is suspected, but not known to be gone: this rank goes back to it.
@@ -155,9 +207,13 @@ TEST_F(Inner, WhatWasNotDecidedIsToldToTheNextParent) {
   EXPECT_TRUE(late.network.take<Suspicion>().empty()) << "it has not said welcome";
   late.network.say(*again, Welcome{});
   const auto told = late.network.take<Suspicion>();
-  ASSERT_EQ(told.size(), 2u);
+  ASSERT_EQ(told.size(), 4u);
   EXPECT_EQ(told[0].second.rank, 0);
-  EXPECT_EQ(told[1].second.rank, 18);
+  for (const size_t i : {1u, 2u}) {
+    EXPECT_EQ(told[i].second.rank, 7);
+    EXPECT_EQ(told[i].second.reporter, i == 1 ? 17 : 19);
+  }
+  EXPECT_EQ(told[3].second.rank, 18);
 }
 
 }  // namespace

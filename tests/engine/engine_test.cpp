@@ -1,0 +1,220 @@
+// engine_test.cpp: the engine itself: what starts and fails at once is told at once, other threads
+// may use it whenever a call lets go of the lock, and it works without its helper.
+#include "engine/engine.hpp"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/support/eventually.hpp"
+
+namespace {
+
+std::atomic<bool> g_no_threads{false};
+std::atomic<bool> g_made_with_signals{false};
+thread_local std::function<void()> t_at_yield;  // once
+
+}  // namespace
+
+// A sanitizer's, which has to know of every thread; null without one.
+extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*,
+                                                                  void* (*)(void*), void*);
+
+// In place of the system's: there may be no thread left.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* how,
+                                                                     void* (*run)(void*),
+                                                                     void* argument) {
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static const auto create = __interceptor_pthread_create
+                                 ? &__interceptor_pthread_create
+                                 : reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+  if (g_no_threads) return EAGAIN;
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  if (!sigismember(&blocked, SIGTERM)) g_made_with_signals = true;
+  return create(thread, how, run, argument);
+}
+
+// In place of the system's: what other threads do just then.
+extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
+  if (const auto meanwhile = std::exchange(t_at_yield, nullptr)) meanwhile();
+  return static_cast<int>(syscall(SYS_sched_yield));
+}
+
+namespace sennit {
+namespace {
+
+constexpr uint32_t kComm = 6, kOtherComm = 7;
+constexpr uint32_t kTag = 4;
+constexpr int kPeer = 1;
+
+// Holds what it is given until the test lets it go. Where `trouble` is an error, those that receive
+// fail by themselves, as they do for want of memory.
+class Holding final : public Transport {
+ public:
+  std::string_view name() const override { return "holding"; }
+  std::vector<std::byte> address() const override { return {std::byte{1}}; }
+  Reach reach(int, std::span<const std::byte>) override { return Reach::network; }
+  Status add_peer(int, std::span<const std::byte>) override { return {}; }
+  void send(SendRequest& request) override { sends_.push_back(&request); }
+  void recv(RecvRequest& request) override {
+    receives_.push_back(&request);
+    if (!trouble.ok()) static_cast<Execution*>(request.owner)->fail_here(trouble);
+  }
+  void release(RecvRequest&) override {}
+  bool has_come(int, const Key&) override { return false; }
+  bool progress(Completions& completions) override {
+    if (!lets_go || (sends_.empty() && receives_.empty())) return false;
+    completions.sends.swap(sends_);
+    completions.receives.swap(receives_);
+    return true;
+  }
+  void fail_peer(int, const Status&) override {}
+  void cancel(uint32_t, const Status&) override {}
+  size_t now_bytes() const override { return sizeof(int32_t); }
+  Now send_now(const SmallMessage&) override { return Now::done; }
+  Now recv_now(const SmallMessage&) override { return Now::later; }
+
+  std::atomic<bool> lets_go{false};
+  Status trouble;
+
+ private:
+  std::vector<SendRequest*> sends_;
+  std::vector<RecvRequest*> receives_;
+};
+
+class Engines : public testing::Test {
+ protected:
+  Engines() {
+    auto transport = std::make_unique<Holding>();
+    transport_ = transport.get();
+    std::vector<std::unique_ptr<Transport>> all;
+    all.push_back(std::move(transport));
+    engine_.set_transports(std::move(all));
+    engine_.set_addresses({2, {{std::byte{1}}}});
+  }
+  ~Engines() override {
+    engine_.stop_helper();
+    const MutexLock lock(engine_.mutex());
+    executions_.clear();
+  }
+  // Of this rank's number and its peer's.
+  Execution& sum() {
+    const std::vector<Range> whole = {{0, 0, kUnits}};
+    ProgramBuilder builder;
+    const std::array<Operand, 2> both = {builder.input(whole), builder.scratch(whole)};
+    builder.send(kPeer, both[0], 0);
+    builder.recv(kPeer, both[1], 0);
+    builder.reduce(builder.output(whole), both, true);
+    Request request;
+    request.collective = Collective::all_reduce;
+    request.count = 1;
+    request.type = DataType::int32;
+    return add(kComm, prepare(request, {}, builder.finish()));
+  }
+  // To this rank.
+  Execution& message(uint32_t comm) {
+    const std::vector<Range> whole = {{0, 0, kUnits}};
+    Request request;
+    request.collective = Collective::send_recv;
+    request.type = DataType::int32;
+    request.count = 1;
+    request.root = 1;
+    ProgramBuilder builder;
+    builder.recv(1, builder.output(whole), 0, true);
+    return add(comm, prepare(request, {}, builder.finish()));
+  }
+
+  Holding* transport_ = nullptr;
+  std::vector<std::pair<uint32_t, Status>> failed_;  // as the engine told it
+  Engine engine_{false, 1 << 20, uint64_t{1} << 60, callbacks()};
+  Mailbox mailbox_{engine_, kComm, {kPeer}}, other_mailbox_{engine_, kOtherComm, {kPeer}};
+
+ private:
+  Engine::Callbacks callbacks() {
+    Engine::Callbacks result;
+    result.failed_here = [this](uint32_t comm, const Status& status) {
+      failed_.emplace_back(comm, status);
+    };
+    return result;
+  }
+  Execution& add(uint32_t comm, std::shared_ptr<const Prepared> prepared) {
+    executions_.push_back(std::make_unique<Execution>(engine_, comm, world_, std::move(prepared)));
+    Buffers& buffers = executions_.back()->buffers();
+    buffers.input = reinterpret_cast<const std::byte*>(&input_);
+    buffers.output = reinterpret_cast<std::byte*>(&output_);
+    buffers.input_layout.count = buffers.output_layout.count = buffers.wire_layout.count = 1;
+    return *executions_.back();
+  }
+
+  const std::vector<int> world_ = {0, kPeer};
+  int32_t input_ = 0, output_ = 0;
+  std::vector<std::unique_ptr<Execution>> executions_;
+};
+
+// Peers wait for this rank until they hear of it, and its caller need not wait for the call.
+TEST_F(Engines, WhatFailsAsItStartsIsToldAtOnce) {
+  transport_->trouble = Status(SENNIT_OUT_OF_RESOURCES, "no memory");
+  Execution& call = sum();
+  engine_.start(call, 1, false);
+  EXPECT_EQ(failed_.size(), 1u);
+  Execution& receive = message(kOtherComm);
+  engine_.start_receive(receive, other_mailbox_, kPeer, kTag, false);
+  ASSERT_EQ(failed_.size(), 2u);
+  EXPECT_EQ(failed_[0].first, kComm);
+  EXPECT_EQ(failed_[1].first, kOtherComm);
+  EXPECT_EQ(failed_[1].second.text(), "no memory");
+  transport_->lets_go = true;
+  engine_.progress();
+  EXPECT_TRUE(call.done() && receive.done());
+  EXPECT_EQ(failed_.size(), 2u) << "once";
+}
+
+// As it yields, a small call fails with its communicator, and another thread starts a call.
+TEST_F(Engines, ASmallCallForgetsNoOtherThatBeganMeanwhile) {
+  Execution& small = sum();
+  {
+    const MutexLock lock(engine_.mutex());
+    ASSERT_TRUE(small.compile_small());
+  }
+  Execution& other = message(kOtherComm);
+  t_at_yield = [&] {
+    engine_.fail_communicator(kComm, {SENNIT_ABORTED, "this one"});
+    engine_.start_receive(other, other_mailbox_, Mailbox::kAnySource, kTag, false);
+  };
+  EXPECT_TRUE(engine_.run_small(small, 1, std::atomic<bool>{false}));
+  EXPECT_EQ(small.status().text(), "this one");
+  EXPECT_FALSE(other.done());
+  engine_.fail_communicator(kOtherComm, {SENNIT_ABORTED, "the other"});
+  EXPECT_TRUE(other.done()) << "it is still known to be under way";
+}
+
+TEST_F(Engines, WithoutAThreadForTheHelperWhoWaitsDrives) {
+  g_no_threads = true;
+  Execution& first = message(kComm);
+  engine_.start_receive(first, mailbox_, kPeer, kTag, true);
+  EXPECT_FALSE(first.done());
+  transport_->lets_go = true;
+  EXPECT_TRUE(engine_.wait([&] { return first.done(); }, -1));
+  g_no_threads = false;
+  Execution& second = message(kComm);
+  engine_.start_receive(second, mailbox_, kPeer, kTag, true);
+  EXPECT_TRUE(sennit_test::eventually([&] { return second.done(); })) << "the helper drives it";
+  EXPECT_FALSE(g_made_with_signals) << "signals are for the user's threads";
+}
+
+}  // namespace
+}  // namespace sennit
