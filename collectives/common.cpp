@@ -132,7 +132,7 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
   uint64_t narrowest = ~uint64_t{0};
   cross(tree, a, b, [&](size_t group) { narrowest = std::min(narrowest, rates.egress[group]); });
   cross(tree, b, a, [&](size_t group) { narrowest = std::min(narrowest, rates.ingress[group]); });
-  return scaled(bytes, kNsPerSecond, narrowest);
+  return transfer_ns(bytes, narrowest);
 }
 
 void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
@@ -147,13 +147,13 @@ void Load::add_both(int a, int b, uint64_t there, uint64_t back) {
 
 std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {
   const GroupRates rates = planning_rates(tree_, cost);
-  const auto wire = [&](const Way& way) {
-    return way.bytes == 0 ? 0 : way.bytes + way.messages * cost.message_bytes;
+  const auto wire_ns = [&](const Way& way, uint64_t bytes_per_s) {
+    const Wide bytes = way.bytes == 0 ? 0 : way.bytes + Wide{way.messages} * cost.message_bytes;
+    return saturated(bytes * kNsPerSecond / bytes_per_s);
   };
   std::vector<uint64_t> ns(tree_.groups.size(), 0);
   for (size_t i = 1; i < ns.size(); i++)
-    ns[i] = std::max(scaled(wire(out_[i]), kNsPerSecond, rates.egress[i]),
-                     scaled(wire(in_[i]), kNsPerSecond, rates.ingress[i]));
+    ns[i] = std::max(wire_ns(out_[i], rates.egress[i]), wire_ns(in_[i], rates.ingress[i]));
   return ns;
 }
 
@@ -178,7 +178,10 @@ uint64_t Load::way_ns(const CostModel& cost) const {
 
 std::vector<uint64_t> Load::tier_bytes() const {
   std::vector<uint64_t> bytes(tree_.tiers.size(), 0);
-  for (size_t i = 1; i < tree_.groups.size(); i++) bytes[tree_.groups[i].tier] += out_[i].bytes;
+  for (size_t i = 1; i < tree_.groups.size(); i++) {
+    uint64_t& tier = bytes[tree_.groups[i].tier];
+    tier = saturated(tier + out_[i].bytes);
+  }
   return bytes;
 }
 

@@ -75,7 +75,8 @@ void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* esti
 class Load {
  public:
   struct Way {
-    uint64_t bytes = 0, messages = 0;
+    Wide bytes = 0;  // of all ranks' whole vectors to all, more than a 64-bit number holds
+    uint64_t messages = 0;
     void operator+=(const Way& other) {
       bytes += other.bytes;
       messages += other.messages;

@@ -187,7 +187,7 @@ Load load_of(const TierTree& tree, const Request& request) {
     };
     switch (request.collective) {
       case Collective::all_reduce:
-        load.add_boundary(i, {pairs * total, pairs}, {pairs * total, pairs});
+        load.add_boundary(i, {Wide{pairs} * total, pairs}, {Wide{pairs} * total, pairs});
         break;
       case Collective::all_to_all:
         load.add_boundary(i, {pairs * block_bytes(request, 0), pairs},

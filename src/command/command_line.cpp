@@ -11,10 +11,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/status.hpp"
+
 namespace sennit {
 namespace {
 
 constexpr uint64_t kMostBytes = uint64_t{1} << 62;
+// More than any command line has, and a number that CLI11 takes.
+constexpr int kMostWords = 1 << 28;
+constexpr int kNoLimit = -1;
 
 // The help of a command under the name of a program.
 class ProgramFormatter : public CLI::Formatter {
@@ -104,6 +109,21 @@ Argument Command::option(const std::string& names, Value& value, const std::stri
 Argument Command::flag(const std::string& names, bool& value, const std::string& help) const {
   return Argument(app_->add_flag(names, value, help));
 }
+Argument Command::rest(const std::string& name, std::vector<std::string>& words,
+                       const std::string& help) const {
+  CLI::Option* const option = app_->add_option(
+      name,
+      [&words](const CLI::results_t& given) {
+        words = given;
+        return true;
+      },
+      help);
+  // CLI11 splits the words of an option that may have more than it must. So this one must have more
+  // than there are, and the policy forgives it.
+  option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  option->type_name("TEXT")->expected(kMostWords, kNoLimit);
+  return Argument(option);
+}
 Command Command::command(const std::string& name, const std::string& help) const {
   return {app_->add_subcommand(name, help), exit_code_};
 }
@@ -118,6 +138,15 @@ std::vector<Argument> Command::options() const {
   std::vector<Argument> options;
   for (CLI::Option* option : app_->get_options()) options.emplace_back(option);
   return options;
+}
+
+Status check_given(const Command& command) {
+  for (const Argument& option : command.options())
+    for (const std::string& value : option.texts())
+      if (value.empty())
+        return invalid(option.name() +
+                       ": expected a value and found none: leave it out for the default");
+  return {};
 }
 
 CommandLine::CommandLine(const std::string& about, const std::string& program,

@@ -18,6 +18,8 @@ class Option;
 
 namespace sennit {
 
+class Status;
+
 // A handle of one option, flag or positional argument: copies mean the same one.
 class Argument {
  public:
@@ -62,6 +64,10 @@ class Command {
   template <class Value>
   Argument option(const std::string& names, Value& value, const std::string& help = "") const;
   Argument flag(const std::string& names, bool& value, const std::string& help) const;
+  // The positional argument that takes all remaining words, each as it stands: another program and
+  // its arguments. An option's list of words splits "[1,2]".
+  Argument rest(const std::string& name, std::vector<std::string>& words,
+                const std::string& help = "") const;
   Command command(const std::string& name, const std::string& help) const;
   Command hidden_command(const std::string& name) const;
   void require_command() const;  // one of its own
@@ -75,6 +81,10 @@ class Command {
   CLI::App* app_;
   int* exit_code_;
 };
+
+// Options that were given without a value, as by a variable that is not set, name themselves. After
+// parsing.
+Status check_given(const Command& command);
 
 // A program's arguments, commands and help. Made and run once, by main().
 class CommandLine {

@@ -50,12 +50,14 @@ uint64_t plan_hash(const Request& request, const TierTree& tree, const Plan& pla
   return hash;
 }
 
-// Between two ranks there is nothing to choose: the one sends straight to the other.
+// Between two ranks there is nothing to choose: the one sends straight to the other. Which two is
+// not known, so the narrowest boundary is taken to lie between them.
 void plan_point_to_point(const Request& request, const TierTree& tree, const CostModel& cost,
                          Plan& plan) {
-  uint64_t rate = cost.nic_bytes_per_s;
+  uint64_t rate = ~uint64_t{0};
   for (size_t g = 1; g < tree.groups.size(); g++)
-    if (tree.groups[g].egress.known()) rate = std::min(rate, tree.groups[g].egress.bytes_per_s);
+    for (const Capacity& side : {tree.groups[g].egress, tree.groups[g].ingress})
+      rate = std::min(rate, boundary_rate(tree, static_cast<int>(g), side, cost));
   plan.algorithm = straight_name();
   const uint64_t bytes = message_bytes(request, 2);
   plan.predicted_ns = saturated(Wide{latency_of_bytes_ns(tree, 0, bytes, cost)} + cost.post_ns +

@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "api/c_api.hpp"
+#include "api/call/planning.hpp"
 #include "collectives/algorithm.hpp"
 #include "plan/tuning/table.hpp"
 #include "tests/support/random_trees.hpp"
@@ -137,6 +138,23 @@ TEST(AskedFor, AWrongProgramIsRefusedAmongManyRanks) {
     plan.asked_for = false;
     EXPECT_TRUE(asked.check(tree, broadcast(7), plan).ok()) << "the planner's own";
   }
+}
+
+// What a schedule does may follow from the capacities of the tree.
+TEST(AskedFor, IsVerifiedAgainOnATreeOfOtherCapacities) {
+  constexpr int kRanks = 4;
+  PlanOptions options;
+  options.algorithm = "half";
+  Planning planning(TierTree::flat(kRanks), options, true, {});
+  const auto programs_made = [&] {
+    HalfBroadcast::programs = 0;
+    EXPECT_FALSE(planning.prepare(broadcast(7), Planning::Memory::host, nullptr, 0).ok());
+    return HalfBroadcast::programs.load();
+  };
+  EXPECT_GT(programs_made(), 0);
+  EXPECT_EQ(programs_made(), 0) << "the verdict is kept";
+  planning.use(std::make_shared<const FabricVersion>(FabricVersion{1, {}}));
+  EXPECT_GT(programs_made(), 0);
 }
 
 constexpr Collective kAll[] = {

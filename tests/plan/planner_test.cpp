@@ -151,6 +151,23 @@ TEST(Planner, EveryCollectiveGetsAPlanOnEveryTree) {
       }
 }
 
+TEST(Planner, AMessageGoesAtTheRateOfTheNarrowestBoundary) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  const Request request = request_of(Collective::send_recv, kGib);
+  const auto ms = [&](const TierTree& tree) {
+    return static_cast<double>(make_plan(request, tree, {})->predicted_ns) / 1e6;
+  };
+  TierTree tree = TierTree::uniform({2, 4}, {400'000'000'000, 50'000'000'000});
+  EXPECT_NEAR(ms(tree), 21.5, 0.1);
+  tree.groups[1].ingress.bytes_per_s = 10'000'000'000;
+  EXPECT_NEAR(ms(tree), 107.4, 0.1);
+  // Nothing is known: a network is taken for one NIC, and a host for its memory.
+  EXPECT_NEAR(ms(TierTree::flat(4)), 859, 1);
+  TierTree host = TierTree::flat(4);
+  host.tiers.back().name = "host";
+  EXPECT_NEAR(ms(host), 134.2, 0.1);
+}
+
 TEST(Planner, TheChoiceIsTheBestCandidateAndTheOthersSayWhyNot) {
   const auto plan = make_plan(request_of(Collective::all_reduce, 1 << 20), two_racks(), {});
   ASSERT_TRUE(plan.ok());
@@ -310,12 +327,27 @@ TEST(Planner, TextNamesChoiceBoundAndRejected) {
   EXPECT_NE(text.find("\nplan "), std::string::npos);
 }
 
+TierTree of_24576_ranks() {
+  return TierTree::uniform({8, 192, 2, 8},
+                           {21'943'000'000'000, 800'000'000'000, 400'000'000'000, 500'000'000'000});
+}
+
 TEST(Planner, TheTieredFamilyIsChosenOn24576Ranks) {
-  const TierTree tree = TierTree::uniform(
-      {8, 192, 2, 8}, {21'943'000'000'000, 800'000'000'000, 400'000'000'000, 500'000'000'000});
-  const auto plan = make_plan(request_of(Collective::all_reduce, 1 << 30), tree, {});
+  const auto plan = make_plan(request_of(Collective::all_reduce, 1 << 30), of_24576_ranks(), {});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->algorithm, "tiered");
+}
+
+// Whole vectors from everybody to everybody are more bytes than 64 bits hold.
+TEST(Planner, SixteenTimesTheBytesTakeSixteenTimesAsLongOn24576Ranks) {
+  const TierTree tree = of_24576_ranks();
+  const auto seconds = [&](uint64_t gib) {
+    const Request request = request_of(Collective::all_reduce, gib << 30);
+    return static_cast<double>(predicted_ns(request, tree, {}, "direct", {})) / 1e9;
+  };
+  const double before = seconds(64), after = seconds(1024);
+  EXPECT_GT(before, 200'000);
+  EXPECT_NEAR(after / before, 16, 0.1);
 }
 
 }  // namespace

@@ -115,24 +115,29 @@ class Contraction {
     group.ingress = group.ingress.known() ? through(group.ingress, border.in) : border.in.total();
     group.planes = planes;
     group.wire = network_.wire[index(host)];
-    if (group.children.empty()) group.depth_ns = group.uplink_ns;
-    set_latency(&group, false);
+    set_latency(&group);
     group.uplink_ns = border.latency_ns;
   }
 
+  // The way from a group's top to that of the group around it goes on over the links that leave it.
+  void rise(Node* group, bool same_level) {
+    group->up_ns += same_level ? 0 : group->uplink_ns;
+    group->across_ns = same_level ? group->uplink_ns : 0;
+    group->up_declared |= group->uplink_ns > 0;
+  }
+
   // Latency between the two farthest children, and from a rank to the top.
-  void set_latency(Node* group, bool same_level) {
-    if (group->children.empty()) return;
+  void set_latency(Node* group) {
     uint64_t first = 0;
     uint64_t second = 0;
     uint64_t across = 0;
     for (const int child : group->children) {
-      across = std::max(across, node(child).uplink_ns);
-      uint64_t reach = node(child).depth_ns + (same_level ? 0 : node(child).uplink_ns);
+      across = std::max(across, node(child).across_ns);
+      uint64_t reach = node(child).depth_ns + node(child).up_ns;
       if (reach > first) std::swap(reach, first);
       second = std::max(second, reach);
     }
-    group->latency_ns = first + second + (same_level ? across : 0);
+    group->latency_ns = first + second + across;
     group->depth_ns = first;
   }
 
@@ -172,8 +177,7 @@ class Contraction {
       only.ingress = through(only.ingress, border.in);
       if (border.out.any) only.planes = std::min(only.planes, planes);
       only.cables = std::max(only.cables, border.cables / planes);
-      if (!same_level) only.depth_ns += only.uplink_ns;
-      only.way_declared |= only.uplink_ns > 0;
+      rise(&only, same_level);
       only.uplink_ns = border.latency_ns;
       return;
     }
@@ -184,9 +188,10 @@ class Contraction {
     node(group).cables =
         std::max(1, border.cables / planes);  // of each: planes are chosen, not hashed
     node(group).switches = static_cast<uint8_t>(std::min(height - 1, 255));
-    set_latency(&node(group), same_level);
+    for (const int child : held) rise(&node(child), same_level);
+    set_latency(&node(group));
     node(group).way_declared = std::ranges::any_of(
-        held, [&](int child) { return node(child).way_declared || node(child).uplink_ns > 0; });
+        held, [&](int child) { return node(child).way_declared || node(child).up_declared; });
     if (!node(group).way_declared) node(group).latency_ns = 0;
     node(group).uplink_ns = border.latency_ns;
     held = {group};

@@ -72,6 +72,9 @@ class Assembly {
       group.planes = static_cast<uint8_t>(from.planes);
       group.cables = static_cast<uint16_t>(std::clamp(from.cables, 1, int{UINT16_MAX}));
       group.latency_ns = from.latency_ns;
+      group.up_ns = from.up_ns;
+      group.across_ns = from.across_ns;
+      group.up_declared = from.up_declared;
       group.switches = from.switches;
       group.wire = from.wire;
       group.name = from.name;

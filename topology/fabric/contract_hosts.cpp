@@ -51,7 +51,7 @@ int make_host(const std::string& name, const std::vector<int>& members,
       const Devices::Figures& gpu = devices.figures[index(devices.of_host[index(host)][i])];
       leaf.egress = gpu.out;
       leaf.ingress = gpu.in;
-      leaf.uplink_ns = gpu.latency_ns;
+      leaf.up_ns = gpu.latency_ns;
     }
     by_numa[ranks[index(members[i])].numa].push_back(static_cast<int>(nodes->size()));
     nodes->push_back(std::move(leaf));

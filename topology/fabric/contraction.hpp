@@ -67,8 +67,10 @@ struct Node {
   uint64_t latency_ns = 0;  // between two children
   uint8_t switches = 0;     // as Group has them
   Wire wire = Wire::unknown;
-  uint64_t depth_ns = 0;   // from a rank to the group's top
-  uint64_t uplink_ns = 0;  // of the links that leave it
+  uint64_t depth_ns = 0;              // from the farthest rank to the group's top
+  uint64_t uplink_ns = 0;             // of the links that leave it
+  uint64_t up_ns = 0, across_ns = 0;  // as Group has them
+  bool up_declared = false;
   // Some link between hosts inside of it says its latency. What GPUs say of their own is no latency
   // between hosts.
   bool way_declared = false;

@@ -51,7 +51,13 @@ struct Group {
   uint64_t latency_ns = 0;    // of one message between two children of this group; 0: unknown
   uint8_t switches = 0;       // the most that it passes there; 0: none, or unknown
   Wire wire = Wire::unknown;  // of its hosts
-  std::string name;           // "rack1", "h3"; may be empty
+  // Of what the latency within the group around it is made, so that a part of the ranks can have
+  // its own (plan/groups/member_tree.hpp): the way from the top of this group, or from a rank's
+  // device, to the top of that one, and what links between switches of one level add where these
+  // join its children. All 0: nobody said.
+  uint64_t up_ns = 0, across_ns = 0;
+  bool up_declared = false;  // some of it by a link between hosts
+  std::string name;          // "rack1", "h3"; may be empty
 
   // What an undeclared latency comes from, as one number: groups are alike only where it is.
   uint64_t wiring() const { return static_cast<uint64_t>(wire) << 8 | switches; }

@@ -99,6 +99,7 @@ std::shared_ptr<const Prepared> Planning::prepare_message(const Request& request
 void Planning::use(FabricVersionPointer version) {
   version_ = std::move(version);
   planned_ = slowed(tree_, version_->slow);
+  asked_for_ = {};  // its verdicts are of one tree
 }
 
 Tuning Planning::learn(const Request& request, const Plan& winner, double measured_us) {

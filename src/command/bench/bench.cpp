@@ -4,6 +4,7 @@
 // starts N processes of this command; without it this process plays all its -t * -g ranks itself.
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -26,10 +27,9 @@ std::vector<uint64_t> sizes(const Options& options) {
     if (bytes == options.max_bytes) break;
     const double grown = static_cast<double>(bytes) * options.factor;
     if (grown > static_cast<double>(options.max_bytes)) break;
-    const uint64_t next =
-        options.factor > 0 ? static_cast<uint64_t>(grown) : bytes + options.step_bytes;
-    if (next <= bytes) break;  // from 0 by a factor
-    bytes = next;
+    // By a small factor few bytes would never become more.
+    bytes = options.factor > 0 ? std::max(bytes + 1, static_cast<uint64_t>(grown))
+                               : bytes + options.step_bytes;
   }
   return all;
 }
@@ -82,13 +82,13 @@ Status understand_sizes(const Arguments& a, Options* o) {
     if (!*r) return r->status();
   o->min_bytes = *min;
   o->max_bytes = std::max(*max, *min);
-  if (o->min_bytes > *max && a.max != "32M")
+  if (o->min_bytes > *max && !a.max.empty())
     return invalid(fmt::format("-b {} is more than -e {}", a.min, a.max));
   o->step_bytes = *step;
   if (!a.factor.empty()) {
     const char* const end = a.factor.data() + a.factor.size();
     const auto [rest, error] = std::from_chars(a.factor.data(), end, o->factor);
-    if (error != std::errc() || rest != end || !(o->factor > 1))
+    if (error != std::errc() || rest != end || !(o->factor > 1) || std::isinf(o->factor))
       return invalid(fmt::format("-f {}: expected a number above 1", a.factor));
   } else if (o->step_bytes == 0 && o->min_bytes != o->max_bytes) {
     return invalid("-i 0: expected a step above 0, or a factor with -f");
@@ -267,9 +267,10 @@ void add_bench_command(CommandLine& line, char** argv) {
   const Command command = line.command("bench", "measure a collective beside its lower bound");
   const auto a = std::make_shared<bench::Arguments>();
   bench::add_options(command, a.get());
-  command.action([a, argv] {
+  command.action([a, argv, command] {
     bench::Options options;
-    const Status status = bench::understand(*a, &options);
+    Status status = check_given(command);
+    if (status.ok()) status = bench::understand(*a, &options);
     if (!status.ok()) {
       fmt::print(stderr, "sennit bench: {}\n", status.text());
       return 2;

@@ -77,7 +77,7 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
                     facts.programs.rounds, facts.programs.messages,
                     bytes_text(static_cast<double>(facts.programs.scratch_bytes)));
   else
-    text += "rounds and bytes per tier are not counted: too many messages\n";
+    text += "rounds and bytes per tier are not counted: too many messages, or ranks\n";
   return text + "\n" + candidates_text(plan);
 }
 

@@ -30,8 +30,6 @@ struct Arguments {
   std::string post, latency, reduce;  // of the model; empty: its defaults
 };
 void add_arguments(const Command& command, Arguments* arguments);
-// Options that were given without a value, as by a variable that is not set, name themselves.
-Status check_given(const Command& command);
 
 // The same, read and checked.
 struct Problem {
@@ -74,8 +72,8 @@ std::string_view tier_name(const TierTree& tree, int tier);  // "-" where there 
 // Says what is wrong; the exit status: 2 for a call that was off.
 int fail(const char* command, const Status& status);
 
-// What the choice's programs come to. Not counted where that would take long: everybody to
-// everybody among 24,576 ranks is 600 million messages.
+// What the choice's programs come to. Not counted where that would take long, or more memory than
+// there is: everybody to everybody among 24,576 ranks is 600 million messages.
 struct Facts {
   bool counted = false;
   Counted programs;

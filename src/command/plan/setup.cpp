@@ -138,6 +138,50 @@ const Algorithm* staged_algorithm(Collective collective) {
   return nullptr;
 }
 
+// As many as ranks_on_all_hosts() makes, which memory may not hold.
+uint64_t places_on(const Fabric& fabric, int ranks_per_host) {
+  if (ranks_per_host == 0) return ranks_on_all_hosts(fabric, 0).size();
+  const auto hosts = std::ranges::count(fabric.vertices, VertexKind::host, &Vertex::kind);
+  return static_cast<uint64_t>(hosts) * static_cast<uint64_t>(ranks_per_host);
+}
+
+// The first so many of them.
+std::vector<Placement> first_places(const Fabric& fabric, int ranks_per_host, uint64_t wanted) {
+  std::vector<Placement> places;
+  if (ranks_per_host == 0) places = ranks_on_all_hosts(fabric, 0);
+  for (const Vertex& vertex : fabric.vertices) {
+    if (vertex.kind != VertexKind::host) continue;
+    for (int r = 0; r < ranks_per_host && places.size() < wanted; r++)
+      places.push_back({vertex.name, -1, ""});
+  }
+  places.resize(wanted);
+  return places;
+}
+
+// How many ranks there are, of so many places.
+Result<uint64_t> ranks_of(const Arguments& arguments, const Fabric& fabric) {
+  const uint64_t places = places_on(fabric, arguments.ranks_per_host);
+  if (places == 0) return invalid("the fabric has no hosts: name another with --fabric");
+  if (places < 2)
+    return invalid(fmt::format(
+        "{} has one rank, and a collective needs two: name a fabric, as in --fabric meta24k or "
+        "--fabric 'racks=2x4;nic=50GB/s;oversubscription=7', or set --ranks-per-host",
+        fabric.name.empty() ? "this host" : fabric.name));
+  const uint64_t ranks = arguments.ranks == 0 ? places : static_cast<uint64_t>(arguments.ranks);
+  if (arguments.ranks < 0 || ranks > places)
+    return invalid(
+        fmt::format("--ranks {}: the fabric has places for 2 to {}", arguments.ranks, places));
+  if (ranks > kMostRanks)
+    return invalid(fmt::format(
+        "{} ranks, and {} is the most: use fewer --ranks-per-host, or --ranks", ranks, kMostRanks));
+  return ranks;
+}
+
+// A rank's program of these names a range for every rank, so all programs grow with the square.
+bool names_every_rank(Collective collective) {
+  return collective == Collective::all_gather || collective == Collective::reduce_scatter;
+}
+
 }  // namespace
 
 void add_arguments(const Command& command, Arguments* a) {
@@ -187,15 +231,6 @@ void add_arguments(const Command& command, Arguments* a) {
       "are GPUs)");
 }
 
-Status check_given(const Command& command) {
-  for (const Argument& option : command.options())
-    for (const std::string& value : option.texts())
-      if (value.empty())
-        return invalid(fmt::format(
-            "{}: expected a value and found none: leave it out for the default", option.name()));
-  return {};
-}
-
 Result<Problem> make_problem(const Arguments& arguments) {
   const Result<Collective> collective = parse_collective(arguments.collective);
   if (!collective) return collective.status();
@@ -203,21 +238,9 @@ Result<Problem> make_problem(const Arguments& arguments) {
   Result<topo::Reading> reading =
       arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
   if (!reading) return reading.status();
-  std::vector<Placement> places = ranks_on_all_hosts(reading->fabric, arguments.ranks_per_host);
-  if (places.empty()) return invalid("the fabric has no hosts: name another with --fabric");
-  if (places.size() < 2)
-    return invalid(fmt::format(
-        "{} has one rank, and a collective needs two: name a fabric, as in --fabric meta24k or "
-        "--fabric 'racks=2x4;nic=50GB/s;oversubscription=7', or set --ranks-per-host",
-        reading->fabric.name.empty() ? "this host" : reading->fabric.name));
-  if (arguments.ranks < 0 || arguments.ranks > static_cast<int>(places.size()))
-    return invalid(fmt::format("--ranks {}: the fabric has places for 2 to {}", arguments.ranks,
-                               places.size()));
-  if (arguments.ranks > 0) places.resize(index(arguments.ranks));
-  if (places.size() > kMostRanks)
-    return invalid(
-        fmt::format("{} ranks, and {} is the most: use fewer --ranks-per-host, or --ranks",
-                    places.size(), kMostRanks));
+  const Result<uint64_t> ranks = ranks_of(arguments, reading->fabric);
+  if (!ranks) return ranks.status();
+  std::vector<Placement> places = first_places(reading->fabric, arguments.ranks_per_host, *ranks);
   Result<TierTree> tree = contract(reading->fabric, places);
   if (!tree) return tree.status();
   Problem problem;
@@ -289,6 +312,7 @@ Result<Plan> make_plan(const Problem& problem, const Arguments& arguments) {
 uint64_t simulated_ns(const Problem& problem, const Plan& plan) {
   SimulateOptions options;
   options.cost = problem.options.cost;
+  options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
   options.most_messages = 100'000;
   options.most_programs = 256;
   const Result<SimulatedTime> simulated = simulate(problem.tree, problem.request, plan, options);
@@ -297,18 +321,23 @@ uint64_t simulated_ns(const Problem& problem, const Plan& plan) {
 
 Result<Facts> count(const Problem& problem, const Plan& plan) {
   constexpr uint64_t kMostMessages = 20'000'000;
+  constexpr int kMostNamed = 8192;  // ranks, whose programs take some seconds
   const Algorithm* algorithm = find_algorithm(plan.algorithm);
   SENNIT_CHECK(algorithm != nullptr);
   const Estimate estimate =
       algorithm->estimate(problem.tree, problem.request, plan.parameters, problem.options.cost);
   Facts facts;
   facts.simulated_ns = simulated_ns(problem, plan);
-  if (!has_closed_form(problem.tree, problem.request, plan) &&
-      estimate.messages * static_cast<uint64_t>(problem.tree.ranks()) > kMostMessages &&
+  const int ranks = problem.tree.ranks();
+  const bool long_work = estimate.messages * static_cast<uint64_t>(ranks) > kMostMessages ||
+                         (names_every_rank(problem.request.collective) && ranks > kMostNamed);
+  if (long_work && !has_closed_form(problem.tree, problem.request, plan) &&
       !algorithm->count(problem.tree, problem.request, plan.parameters))
     return facts;
   Result<Counted> counted =
       count_programs(problem.tree, problem.request, plan, problem.options.cost);
+  // There is no memory for all programs: the plan is known without.
+  if (counted.status().kind() == SENNIT_OUT_OF_RESOURCES) return facts;
   if (!counted) return counted.status();
   facts.programs = *std::move(counted);
   facts.counted = true;

@@ -87,32 +87,29 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"tiers", tiers_json(tree, simulated, load, options.fluid)}};
 }
 
+bool same(const TierTree& a, const TierTree& b) { return a.fingerprint() == b.fingerprint(); }
+
 // Its schedule is the one that was planned for the problem's own tree.
 Result<SimulatedTime> run_on(const TierTree& actual, const Problem& problem, const Plan& plan,
                              const SimulateOptions& how) {
-  if (actual.fingerprint() == problem.tree.fingerprint())
-    return simulate(problem.tree, problem.request, plan, how);
+  if (same(actual, problem.tree)) return simulate(problem.tree, problem.request, plan, how);
   const std::unique_ptr<Blueprint> schedule =
       find_algorithm(plan.algorithm)->prepare(problem.tree, problem.request, plan.parameters);
   return simulate(actual, problem.request, *schedule, plan.parameters.chunks, how);
 }
 
-// What the problem has no use for is refused, not passed over.
-Status check_use(const SimulateArguments& options, const TierTree& tree) {
-  if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
-    return invalid("--json - and --trace -: standard output holds one of them");
-  if (!std::isfinite(options.tolerance))
-    return invalid("--tolerance: expected a part of 1, as in 0.005");
-  const bool cables = std::any_of(tree.groups.begin(), tree.groups.end(),
-                                  [](const Group& group) { return group.cables > 1; });
-  if (options.cable_hash != 0 && !cables)
-    return invalid(
-        "--cable-hash: no link of this fabric has several cables (cables N in its file, "
-        "cables=N in racks=...)");
-  if (options.links > 0 && tree.ranks() > kMostForLinks)
-    return invalid(
-        fmt::format("--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
-                    tree.ranks(), kMostForLinks));
+// Where the time comes from a formula there are no messages to tell of.
+Status check_use_of_formula(const SimulateArguments& options) {
+  const std::pair<const char*, bool> of_messages[] = {{"--cable-hash", options.cable_hash != 0},
+                                                      {"--links", options.links > 0},
+                                                      {"--trace", !options.trace.empty()},
+                                                      {"--every-rank", options.every_rank}};
+  for (const auto& [option, given] : of_messages)
+    if (given)
+      return invalid(
+          fmt::format("{}: the time of a ring of more than {} ranks is computed, and no message of "
+                      "it simulated: leave it out, or use --ranks or another --algorithm",
+                      option, kLongRing));
   return {};
 }
 
@@ -130,6 +127,8 @@ Status run(const SimulateArguments& options) {
   const Result<std::vector<SlowBoundary>> slow = parse_slow(options.slow, problem->tree);
   if (!slow) return slow.status();
   const TierTree actual = slowed(problem->tree, *slow);
+  if (same(actual, problem->tree) && has_closed_form(actual, problem->request, *plan))
+    SENNIT_RETURN_IF_ERROR(check_use_of_formula(options));
   std::optional<PlannedAnew> anew;
   if (!slow->empty()) {
     Result<PlannedAnew> planned =
@@ -190,6 +189,24 @@ void add_slow_options(const Command& command, SimulateArguments* options, const 
 }
 
 }  // namespace
+
+Status plan::check_use(const SimulateArguments& options, const TierTree& tree) {
+  if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
+    return invalid("--json - and --trace -: standard output holds one of them");
+  if (!std::isfinite(options.tolerance))
+    return invalid("--tolerance: expected a part of 1, as in 0.005");
+  const bool cables = std::any_of(tree.groups.begin(), tree.groups.end(),
+                                  [](const Group& group) { return group.cables > 1; });
+  if (options.cable_hash != 0 && !cables)
+    return invalid(
+        "--cable-hash: no link of this fabric has several cables (cables N in its file, "
+        "cables=N in racks=...)");
+  if (options.links > 0 && tree.ranks() > kMostForLinks)
+    return invalid(
+        fmt::format("--links: {} ranks, and every one is simulated for it; at most {}: use --ranks",
+                    tree.ranks(), kMostForLinks));
+  return {};
+}
 
 void add_simulate_command(CommandLine& line) {
   const auto options = std::make_shared<SimulateArguments>();

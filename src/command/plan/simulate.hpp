@@ -61,6 +61,8 @@ class Watch {
   std::vector<SimulatedMessage> messages_;
 };
 
+// What the problem has no use for is refused, not passed over: of one collective or of --groups.
+Status check_use(const SimulateArguments& arguments, const TierTree& tree);
 // What the simulator is told of the problem.
 SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments);
 // `load` is Watch's; unused under --fluid.

@@ -245,6 +245,7 @@ Status simulate_groups(const SimulateArguments& arguments) {
         "--radices and --whole-stages are of one collective of all ranks, not of --groups");
   const Result<Problem> problem = make_problem(arguments);
   if (!problem) return problem.status();
+  SENNIT_RETURN_IF_ERROR(check_use(arguments, problem->tree));
   Watch watch(problem->tree);
   const Result<Answer> found = answer(*problem, arguments, &watch);
   if (!found) return found.status();

@@ -37,6 +37,10 @@ Status parse_one(const std::string& text, const TierTree& tree, std::vector<Slow
         return group.name == link && group.parent >= 0;
       });
   if (!known) return wrong(fmt::format("no host or switch '{}' is below another here", link));
+  for (const Group& group : tree.groups)
+    if (group.name == link && group.parent >= 0 &&
+        !((in || group.egress.known()) && (out || group.ingress.known())))
+      return wrong("the fabric does not say what it carries");
   for (const bool egress : {true, false})
     if (!(egress ? in : out))
       slow->push_back({link, egress, static_cast<uint32_t>(std::lround(share * kWhole))});

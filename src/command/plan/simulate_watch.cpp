@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/index.hpp"
+#include "base/options.hpp"
 
 namespace sennit::plan {
 namespace {
@@ -157,6 +158,7 @@ SimulateOptions simulate_options(const Problem& problem, const SimulateArguments
   options.symmetry = !arguments.every_rank;
   options.tolerance = arguments.tolerance;
   options.cable_hash = arguments.cable_hash;
+  options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
   options.most_messages = kMostMessages;
   if (isatty(STDERR_FILENO)) options.progress = Progress();
   return options;

@@ -135,22 +135,42 @@ Result<const Trials*> run_trials(Communicator& inside, Call call, const bench::C
   }
 }
 
-// Whether what is found can be kept, before time is spent on it: rank 0 tries and tells the others.
+// Some size must be an element, or one for each rank: else nothing would be tried.
+Status check_sizes(const TuneArguments& a, const Wanted& wanted, const Communicator& inside) {
+  const auto needed = [&](Collective collective) {
+    const int elements = bench::has_blocks(collective) ? inside.size() : 1;
+    return static_cast<uint64_t>(elements) * type_bytes(wanted.type);
+  };
+  const Collective least = *std::ranges::min_element(wanted.collectives, {}, needed);
+  if (wanted.bytes.back() >= needed(least)) return {};
+  return invalid(
+      fmt::format("-b {} -e {}: the largest size is {} bytes, and {} of {} by {} ranks needs {}: "
+                  "use a larger -e",
+                  a.min, a.max, wanted.bytes.back(), name(least), name(wanted.type), inside.size(),
+                  needed(least)));
+}
+
+// Whether what is found can be kept.
 Status check_files(const TuneArguments& a, Communicator& inside) {
-  std::string trouble;
+  const std::string path = tuning_path(inside.context().fabric().fingerprint());
+  if (path.empty()) return invalid("there is no HOME to keep it in: name a file with --file");
+  SENNIT_RETURN_IF_ERROR(Tuning().add_to(path));
+  if (a.json.empty()) return {};
+  FILE* const json = std::fopen(a.json.c_str(), "a");
+  if (!json) return invalid(fmt::format("--json {}: {}", a.json, std::strerror(errno)));
+  std::fclose(json);
+  return {};
+}
+
+// Before time is spent on it: rank 0 looks and tells the others.
+Status check_ahead(const TuneArguments& a, const Wanted& wanted, Communicator& inside) {
+  Status trouble;
   if (inside.rank() == 0) {
-    const std::string path = tuning_path(inside.context().fabric().fingerprint());
-    const Status status = path.empty()
-                              ? invalid("there is no HOME to keep it in: name a file with --file")
-                              : Tuning().add_to(path);
-    trouble = status.ok() ? "" : status.text();
-    FILE* const json = a.json.empty() ? nullptr : std::fopen(a.json.c_str(), "a");
-    if (json) std::fclose(json);
-    if (!json && !a.json.empty())
-      trouble = fmt::format("--json {}: {}", a.json, std::strerror(errno));
+    trouble = check_sizes(a, wanted, inside);
+    if (trouble.ok()) trouble = check_files(a, inside);
   }
   const Result<std::vector<std::byte>> told =
-      inside.context().control().broadcast(std::as_bytes(std::span(trouble)));
+      inside.context().control().broadcast(std::as_bytes(std::span(trouble.text())));
   if (!told) return told.status();
   if (told->empty()) return {};
   return invalid(std::string(reinterpret_cast<const char*>(told->data()), told->size()));
@@ -227,7 +247,7 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
   const Trials::Effort effort = a.effort;
   const bool reporting = inside.rank() == 0;
   SENNIT_RETURN_IF_ERROR(check_choice(inside));
-  SENNIT_RETURN_IF_ERROR(check_files(a, inside));
+  SENNIT_RETURN_IF_ERROR(check_ahead(a, wanted, inside));
   if (reporting) tuned::print_heading("as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;
@@ -332,8 +352,9 @@ void add_tune_command(CommandLine& line, char** argv) {
   command.option("--file", a->file,
                  "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
   command.option("--json", a->json, "file for a line of JSON for each plan that was timed");
-  command.action([a, argv] {
-    const Result<Wanted> wanted = understand(*a);
+  command.action([a, argv, command] {
+    const Status given = check_given(command);
+    const Result<Wanted> wanted = given.ok() ? understand(*a) : given;
     if (!wanted) {
       fmt::print(stderr, "sennit tune: {}\n", wanted.status().text());
       return 2;

@@ -35,6 +35,7 @@ class Restriction {
       result_.tree.groups[i].first_child = static_cast<int32_t>(before);
       result_.tree.groups[i].children = static_cast<int32_t>(queue.size() - before);
     }
+    set_latencies();
     number_tiers();
     for (const int32_t p : result_.positions) {
       result_.tree.rank_of_position.push_back(
@@ -74,6 +75,9 @@ class Restriction {
         inner.egress = both(inner.egress, group.egress, group);
         inner.ingress = both(inner.ingress, group.ingress, group);
         inner.planes = std::min(inner.planes, group.planes);
+        inner.up_ns += group.up_ns;
+        inner.across_ns = group.across_ns;
+        inner.up_declared |= group.up_declared;
       }
       inner.parent = group.parent;  // the root's mark stays
       if (inner.name.empty()) inner.name = group.name;
@@ -83,6 +87,40 @@ class Restriction {
     group.parent = parent;
     queue->push_back(at);
     result_.tree.groups.push_back(std::move(group));
+  }
+
+  // Whether contract() made the tree of links that say their latency: else a group's latency is all
+  // that is known.
+  bool has_parts() const {
+    return std::ranges::any_of(whole_.groups,
+                               [](const Group& g) { return g.up_ns > 0 || g.across_ns > 0; });
+  }
+
+  // The farthest ranks of a group may be no members. What is unknown stays so, and NUMA nodes take
+  // nothing, as contract() has it. By the tiers of the whole tree.
+  void set_latencies() {
+    std::vector<Group>& groups = result_.tree.groups;
+    if (std::ranges::none_of(groups, [](const Group& g) { return g.latency_ns > 0; }) ||
+        !has_parts())
+      return;
+    std::vector<uint64_t> depth_ns(groups.size(), 0);
+    std::vector<bool> declared(groups.size(), false);  // by a link between hosts
+    for (size_t i = groups.size(); i-- > 0;) {         // children come after their parents
+      Group& group = groups[i];
+      uint64_t first = 0, second = 0, across = 0;
+      for (int c = group.first_child; c < group.first_child + group.children; c++) {
+        const Group& child = groups[index(c)];
+        const uint64_t reach = depth_ns[index(c)] + child.up_ns;
+        second = std::max(second, std::min(first, reach));
+        first = std::max(first, reach);
+        across = std::max(across, child.across_ns);
+        declared[i] = declared[i] || declared[index(c)] || child.up_declared;
+      }
+      if (group.latency_ns == 0 && group.tier < host_tier_) continue;
+      depth_ns[i] = first;
+      const bool known = group.latency_ns > 0 && (declared[i] || group.tier <= host_tier_);
+      group.latency_ns = known ? first + second + across : 0;
+    }
   }
 
   void number_tiers() {

@@ -45,15 +45,15 @@ Whole Held::take(const Request& request, std::span<const int> members) {
   return all;
 }
 
-SharedTree::SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls)
+SharedTree::SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls, uint64_t times)
     : tree_(tree), held_(tree_), all_(tree.groups.size()) {
   for (const ConcurrentCall& call : calls)
     for (std::vector<int> group : call.groups) {
       if (group.size() < 2) continue;
       std::sort(group.begin(), group.end());
       held_.each_boundary(held_.take(call.request, group), [&](int g, const Need& bytes) {
-        all_[index(g)].out += bytes.out;
-        all_[index(g)].in += bytes.in;
+        all_[index(g)].out += times * bytes.out;
+        all_[index(g)].in += times * bytes.in;
       });
     }
 }
@@ -97,9 +97,10 @@ TierTree tree_of_group(const TierTree& tree, const std::vector<std::vector<int>>
   if (concurrency.siblings)
     for (const std::vector<int>& ranks : groups) add(ranks);
   else
-    for (int i = 0; i < concurrency.groups; i++) add(groups[own]);
+    add(groups[own]);
   const size_t mine = concurrency.siblings ? own : 0;
-  MemberTree part = SharedTree(tree, {&call, 1}).of(call.request, call.groups[mine]);
+  const auto times = static_cast<uint64_t>(concurrency.siblings ? 1 : concurrency.groups);
+  MemberTree part = SharedTree(tree, {&call, 1}, times).of(call.request, call.groups[mine]);
   std::map<int32_t, int32_t> number;  // in its group, of a rank of the tree
   for (const int rank : groups[own]) number.emplace(rank, static_cast<int32_t>(number.size()));
   for (size_t i = 0; i < part.positions.size(); i++)

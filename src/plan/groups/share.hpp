@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -54,7 +55,8 @@ class SharedTree {
  public:
   SharedTree(const SharedTree&) = delete;
   SharedTree& operator=(const SharedTree&) = delete;
-  SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls);
+  // Every group of the calls stands for so many like it.
+  SharedTree(const TierTree& tree, std::span<const ConcurrentCall> calls, uint64_t times = 1);
   // member_tree() with the group's part of each capacity.
   MemberTree of(const Request& request, std::vector<int> positions);
 

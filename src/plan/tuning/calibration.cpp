@@ -100,9 +100,9 @@ const TimedPlan* below_bound(const TierTree& tree, std::span<const TimedPlan> tr
 CostModel calibrate(const TierTree& tree, const PlanOptions& options,
                     std::span<const TimedPlan> trace) {
   PlanOptions fitted = options;
-  if (trace.empty()) return fitted.cost;
   CostModel& cost = fitted.cost;
   if (cost.tiers.empty()) cost.tiers = tier_costs(tree, cost);
+  if (trace.empty()) return cost;
   std::vector<Constant> constants;
   uint64_t apart_ns = 0;
   if (std::ranges::any_of(trace,

@@ -181,7 +181,12 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench all_reduces", "'all_reduces'"},
       {"bench all_reduce -b 12Q", "-b: '12Q'"},
       {"bench all_reduce -b 2K -e 1K", "-b 2K is more than -e 1K"},
+      {"bench all_reduce -b 64M -e 32M", "-b 64M is more than -e 32M"},
       {"bench all_reduce -f 1", "-f 1"},
+      {"bench all_reduce -f inf", "-f inf"},
+      {"bench all_reduce --fabric ''", "--fabric: expected a value and found none"},
+      {"bench all_reduce -t 2 --split ''", "--split: expected a value and found none"},
+      {"bench all_reduce -e ''", "--maxbytes: expected a value and found none"},
       {"bench all_reduce -d float31", "-d: type 'float31'"},
       {"bench all_reduce -o xor", "-o: op 'xor'"},
       {"bench all_reduce -n 0", "--iters"},
@@ -200,6 +205,16 @@ TEST(Bench, WrongOptionsAreNamed) {
     EXPECT_EQ(o.status, 2) << o.output;
     EXPECT_NE(o.output.find(expected), std::string::npos) << o.output;
   }
+}
+
+// 32 MiB are the most where nobody says so, and no limit to what is asked for.
+TEST(Bench, TheSmallestSizeMayBeMoreThanTheUsualLargest) {
+  const Outcome o =
+      run("sennit", "bench all_reduce -t 2 -b 64M -n 1 -w 0 -c 0 --json - 2>/dev/null");
+  ASSERT_EQ(o.status, 0) << o.output;
+  const std::vector<nlohmann::json> all = lines(o.output);
+  ASSERT_EQ(all.size(), 1u) << o.output;
+  EXPECT_EQ(all[0]["bytes"], 64 << 20);
 }
 
 TEST(Bench, NamesOfPremulSum) {

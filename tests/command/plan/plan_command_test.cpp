@@ -24,6 +24,9 @@ const std::string kSennit = SENNIT_BINARY_DIR "/bin/sennit ";
 // nothing.
 const std::string kModel = " -d uint8 --fabric meta24k --post 1us --reduce free --json -";
 const std::string kSmall = " --fabric 'racks=2x3;nic=50GB/s;oversubscription=7'";
+// More ranks than are simulated.
+const std::string kLongRing =
+    " --algorithm ring --fabric 'racks=129x8;nic=50GB/s;uplink=50GB/s;cables=2'";
 
 json answer(const std::string& arguments) {
   const Outcome outcome = sh(kSennit + arguments + " 2>&1");
@@ -265,6 +268,34 @@ TEST(Simulate, PlansAroundSlowLinks) {
   EXPECT_LE(one_way["time_us"].get<double>(), 1.01 * slow["time_us"].get<double>());
 }
 
+// A link may be known in one direction alone.
+TEST(Simulate, ALinkIsSlowWhereItsCapacityIsKnown) {
+  const std::string file =
+      testing::TempDir() + "/sennit-one-way-" + std::to_string(getpid()) + ".fabric";
+  std::ofstream(file) << "switch s\nhost a\nhost b\narc a s 1GB/s\narc s a unknown\n"
+                         "link b s 1GB/s\n";
+  const auto status = [&](const std::string& slow) {
+    return sh(kSennit + "simulate all_reduce -b 1M --slow " + slow + " --fabric " + file).status;
+  };
+  EXPECT_EQ(status("a/out=0.5"), 0);
+  EXPECT_EQ(status("b=0.5"), 0);
+  EXPECT_EQ(status("a/in=0.5"), 2);
+  EXPECT_EQ(status("a=0.5"), 2);
+  std::remove(file.c_str());
+}
+
+// Over RDMA messages ask before they move, and the more may be under way, the more ask at once.
+TEST(Simulate, TakesTheLimitOfWhatIsInFlight) {
+  const std::string call =
+      kSennit + "simulate broadcast -b 4M --algorithm chain --chunks 64 --json - --fabric " +
+      "'hosts=2;nic=50GB/s;latency=100us;wire=roce'";
+  const auto time_us = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    return json::parse(outcome.output)["time_us"].get<double>();
+  };
+  EXPECT_GT(time_us(sh("SENNIT_IN_FLIGHT_BYTES=64K " + call)), 2 * time_us(sh(call)));
+}
+
 TEST(Simulate, SaysWhomTheDiagnosisWouldName) {
   const std::string tree =
       " --diagnose -b 16M --json - --fabric 'racks=4x2;nic=400Mbit/s;oversubscription=5'";
@@ -338,6 +369,28 @@ TEST(Simulate, WhatNeedsMoreMemoryThanThereIsIsRefusedAtOnce) {
   EXPECT_NE(outcome.output.find("use --ranks"), std::string::npos) << outcome.output;
 }
 
+TEST(Plan, MakesNoMorePlacesThanAreAskedFor) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "a sanitizer needs an address space without a limit";
+  const std::string call = "ulimit -v 4000000; timeout 60 " + kSennit +
+                           "plan all_reduce -b 1M --fabric hosts=100000 --ranks-per-host 4096 ";
+  const Outcome all = sh(call);
+  EXPECT_EQ(all.status, 2) << all.output;
+  EXPECT_NE(all.output.find("409600000 ranks, and 1048576 is the most"), std::string::npos)
+      << all.output;
+  const Outcome few = sh(call + "--ranks 8 --json -");
+  EXPECT_EQ(few.status, 0) << few.output;
+  EXPECT_EQ(json::parse(few.output, nullptr, false)["ranks"], 8);
+}
+
+// Calls, and what the error says of each.
+void expect_refused(const std::vector<std::pair<std::string, std::string>>& calls) {
+  for (const auto& [call, word] : calls) {
+    const Outcome outcome = sh(kSennit + call + " 2>&1");
+    EXPECT_EQ(outcome.status, 2) << call << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << call << "\n" << outcome.output;
+  }
+}
+
 TEST(Plan, RefusesACallThatIsOff) {
   std::string many_racks;  // too long for a file's name
   for (int rack = 0; rack < 300; rack++) many_racks += ",4";
@@ -381,19 +434,25 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_reduce --algorithm quick" + kSmall, "--algorithm may be one of"},
       {"plan all_gather --algorithm double_tree" + kSmall, "--algorithm may be one of"},
       {"plan all_to_all --radices 2" + kSmall, "--radices"},
-      {"simulate all_reduce --fluid --trace x" + kSmall, "--trace"},
-      {"simulate all_reduce --slow h9=0.5" + kSmall, "no host or switch 'h9' is below another"},
-      {"simulate all_reduce --slow h0=2" + kSmall, "the share is not within 0.001 and 1"},
-      {"simulate all_reduce --slow h0" + kSmall, "expected LINK=SHARE, as in h3=0.5"},
-      {"simulate all_reduce --groups 2 --slow h0=0.5" + kSmall, "--slow"},
-      {"simulate all_reduce --diagnose --ranks 1025 --fabric meta24k",
-       "1025 ranks; links of at most 1024 are judged: use --ranks"},
-      {"simulate all_reduce --tolerance 2" + kSmall, "--tolerance"}};
-  for (const auto& [call, word] : calls) {
-    const Outcome outcome = sh(kSennit + call + " 2>&1");
-    EXPECT_EQ(outcome.status, 2) << call << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find(word), std::string::npos) << call << "\n" << outcome.output;
-  }
+      {"simulate all_reduce --fluid --trace x" + kSmall, "--trace"}};
+  expect_refused(calls);
+}
+
+TEST(Simulate, RefusesACallThatIsOff) {
+  expect_refused(
+      {{"simulate all_reduce --slow h9=0.5" + kSmall, "no host or switch 'h9' is below another"},
+       {"simulate all_reduce --slow h0=2" + kSmall, "the share is not within 0.001 and 1"},
+       {"simulate all_reduce --slow h0" + kSmall, "expected LINK=SHARE, as in h3=0.5"},
+       {"simulate all_reduce --slow h0=0.25 --fabric 'racks=2x3;nic=unknown'",
+        "--slow h0=0.25: the fabric does not say what it carries"},
+       {"simulate all_reduce --groups 2 --slow h0=0.5" + kSmall, "--slow"},
+       {"simulate all_reduce --diagnose --ranks 1025 --fabric meta24k",
+        "1025 ranks; links of at most 1024 are judged: use --ranks"},
+       {"simulate all_reduce --tolerance 2" + kSmall, "--tolerance"},
+       {"simulate all_reduce --every-rank" + kLongRing, "--every-rank: the time of a ring of more"},
+       {"simulate all_reduce --trace x" + kLongRing, "--trace: the time of a ring of more"},
+       {"simulate all_reduce --links 3" + kLongRing, "--links: the time of a ring of more"},
+       {"simulate all_reduce --cable-hash 7" + kLongRing, "--cable-hash: the time of a ring"}});
 }
 
 }  // namespace

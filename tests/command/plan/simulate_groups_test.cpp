@@ -71,6 +71,8 @@ TEST(SimulateGroups, RefusesACallThatIsOff) {
       {"all_gather -b 8 --groups 4", "for each of 4 ranks"},
       {"broadcast -r 4 --groups 4", "from 0 to 3"},
       {"all_reduce --groups 4 --algorithm quick", "quick"},
+      {"all_reduce --groups 4 --json - --trace -", "standard output holds one of them"},
+      {"all_reduce --groups 4 --tolerance nan", "--tolerance: expected a part of 1"},
       {"all_reduce --groups 4 --fluid --trace x", "--trace"}};
   for (const auto& [call, word] : calls) {
     const Outcome outcome = sh(kSimulate + call + kSmall + " 2>&1");

@@ -1,0 +1,45 @@
+// `sennit tune` as a user runs it: what it refuses, before anything is tried or written.
+//
+// ctest runs: sennit_command
+#include <filesystem>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/shell.hpp"
+#include "tests/support/test_folder.hpp"
+
+using sennit_test::Outcome;
+
+namespace {
+
+// No launcher's variables reach it.
+Outcome tune(const std::string& arguments) {
+  return sennit_test::sh(
+      "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK "
+      "-u SLURM_PROCID timeout 120 " SENNIT_BINARY_DIR "/bin/sennit tune " +
+      arguments);
+}
+
+TEST(Tune, SizesBelowAnElementForEachRankAreRefused) {
+  const sennit::trainer::TestFolder folder;
+  const std::string file = folder / "tuning";
+  const Outcome none = tune("all_gather --ranks 4 -b 1 -e 8 --file " + file);
+  EXPECT_EQ(none.status, 2) << none.output;
+  EXPECT_NE(none.output.find("-b 1 -e 8: the largest size is 4 bytes, and all_gather of float32 by "
+                             "4 ranks needs 16: use a larger -e"),
+            std::string::npos)
+      << none.output;
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST(Tune, OptionsGivenWithoutAValueNameThemselves) {
+  for (const char* option : {"--file", "--fabric", "-e", "--json"}) {
+    const Outcome empty = tune("all_reduce --ranks 2 " + std::string(option) + " ''");
+    EXPECT_EQ(empty.status, 2) << empty.output;
+    EXPECT_NE(empty.output.find("expected a value and found none"), std::string::npos)
+        << empty.output;
+  }
+}
+
+}  // namespace
