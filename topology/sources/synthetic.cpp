@@ -102,6 +102,13 @@ class SpecReader {
     return {};
   }
 
+  // All of a value.
+  Status read_value(int* value, int most) {
+    const size_t begin = at_;
+    SENNIT_RETURN_IF_ERROR(read_number(value, most));
+    return at_ == end_ ? Status() : error(begin, end_, fmt::format("a number from 1 to {}", most));
+  }
+
   // Items of a switch. A single number says how many hosts it has; else every item is a switch
   // below it.
   Status read_list(int parent, int depth) {
@@ -181,8 +188,8 @@ class SpecReader {
 
   Status read_figure(std::string_view key, size_t begin) {
     const std::string_view value = spec_.substr(at_, end_ - at_);
-    if (key == "ranks") return read_number(&shape_.ranks, 4096);
-    if (key == "cables") return read_number(&shape_.cables, 1024);
+    if (key == "ranks") return read_value(&shape_.ranks, 4096);
+    if (key == "cables") return read_value(&shape_.cables, 1024);
     if (key == "nic" || key == "local") {
       const std::optional<uint64_t> rate = parse_rate(value);
       if (!rate) return error(at_, end_, "a rate, e.g. 400Mbit/s, 50GB/s or unknown");

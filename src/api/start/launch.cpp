@@ -8,6 +8,10 @@
 //   PMIx              PMIX_RANK, PMIX_NAMESPACE (srun --mpi=pmix, prun): size and id by PMIx
 //   Slurm             SLURM_PROCID, SLURM_STEP_NUM_TASKS or SLURM_NTASKS, SLURM_STEP_NODELIST, ...
 //
+// PMI (PMI_RANK, PMI_SIZE: mpiexec of MPICH and of Intel) does not tell where rank 0 is: an error.
+// Within a step of Slurm such a launcher's processes inherit the variables of the one task that
+// started them. So Slurm's count only where PMI's are the same or not there.
+//
 // Without PMIx rank 0's address is MASTER_ADDR, under Slurm also the first host of the step. Its
 // port is SENNIT_PORT; else MASTER_PORT + 1, because torchrun's store listens on MASTER_PORT
 // itself; else, under Slurm, one worked out from the job and step numbers. The secret is
@@ -129,9 +133,9 @@ Result<std::string> find_root_host(const Launcher& launcher) {
 
 Result<uint16_t> find_root_port(const Launcher& launcher) {
   if (variable("SENNIT_PORT")) {
-    const Result<int64_t> port = number("SENNIT_PORT", 1, kMaxPort);
+    const Result<int64_t> port = number("SENNIT_PORT", 0, kMaxPort);
     if (!port) return port.status();
-    return static_cast<uint16_t>(*port);
+    if (*port != 0) return static_cast<uint16_t>(*port);
   }
   if (variable("MASTER_PORT")) {
     const Result<int64_t> port = number("MASTER_PORT", 1, kMaxPort - 1);
@@ -196,41 +200,89 @@ Status by_open_mpi(Launch* launch) {
           fmt::format("{}; PMIx would tell, but {}", without.text(), status.text())};
 }
 
+bool under_pmi() { return variable("PMI_RANK") && variable("PMI_SIZE"); }
+
+// `slurm`: what Slurm says beside it, with a blank before it.
+Status by_pmi(const std::string& slurm) {
+  return {SENNIT_NOT_FOUND,
+          fmt::format("an MPI launcher started this process as PMI_RANK={} of PMI_SIZE={}{}, and "
+                      "PMI does not tell where rank 0 is: call sennit_comm_init_mpi in place of "
+                      "sennit_comm_init_env, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+                      *variable("PMI_RANK"), *variable("PMI_SIZE"), slurm)};
+}
+
 Status by_slurm(Launch* launch) {
   launch->launcher = kSlurm.name;
   SENNIT_RETURN_IF_ERROR(rank_and_size(
       "SLURM_PROCID", variable("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS",
       launch));
+  const std::string rank = std::to_string(launch->bootstrap.rank);
+  const std::string size = std::to_string(launch->bootstrap.size);
+  if (under_pmi() && (variable("PMI_RANK") != rank || variable("PMI_SIZE") != size))
+    return by_pmi(fmt::format(" (Slurm says {} of {})", rank, size));
   SENNIT_RETURN_IF_ERROR(optional_number("SLURM_LOCALID", &launch->local_rank));
   const auto nodes = variable("SLURM_STEP_NUM_NODES");
   if (nodes && *nodes == "1") launch->local_size = launch->bootstrap.size;
   return find_root(kSlurm, launch);
 }
 
+Status by_pmix_alone(Launch* launch) {
+  launch->launcher = kPmix.name;
+  const Status status = by_pmix(launch, -1);
+  if (status.kind() == SENNIT_UNSUPPORTED && variable("SLURM_PROCID")) return by_slurm(launch);
+  return status;
+}
+
+Status by_nobody() {
+  return {SENNIT_NOT_FOUND,
+          "no launcher is to be seen: neither OMPI_COMM_WORLD_RANK (mpirun), nor RANK with "
+          "WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, or set by hand), nor PMIX_RANK, "
+          "nor SLURM_PROCID in a step (srun) is set"};
+}
+
+// Who says which rank this is.
+enum class SeenLauncher { nobody, torchrun, open_mpi, pmix, slurm, pmi };
+
+SeenLauncher seen() {
+  const bool open_mpi = variable("OMPI_COMM_WORLD_RANK").has_value();
+  const bool like_torchrun = variable("RANK") && variable("WORLD_SIZE");  // by hand, too
+  if (variable("TORCHELASTIC_RUN_ID") || (like_torchrun && !open_mpi))
+    return SeenLauncher::torchrun;
+  if (open_mpi) return SeenLauncher::open_mpi;
+  if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE")) return SeenLauncher::pmix;
+  // A script of sbatch has the variables of a task, and is none.
+  const bool in_step = variable("SLURM_STEP_ID") || variable("SLURM_STEP_NODELIST");
+  if (variable("SLURM_PROCID") && in_step) return SeenLauncher::slurm;
+  return under_pmi() ? SeenLauncher::pmi : SeenLauncher::nobody;
+}
+
 }  // namespace
+
+bool launcher_seen() { return seen() != SeenLauncher::nobody; }
 
 Result<Launch> launch_from_environment() {
   Launch launch;
   launch.bootstrap = bootstrap_defaults();
   Status status;
-  const bool open_mpi = variable("OMPI_COMM_WORLD_RANK").has_value();
-  const bool like_torchrun = variable("RANK") && variable("WORLD_SIZE");  // by hand, too
-  if (variable("TORCHELASTIC_RUN_ID") || (like_torchrun && !open_mpi)) {
-    status = by_torchrun(&launch);
-  } else if (open_mpi) {
-    status = by_open_mpi(&launch);
-  } else if (variable("PMIX_RANK") && variable("PMIX_NAMESPACE")) {
-    launch.launcher = kPmix.name;
-    status = by_pmix(&launch, -1);
-    if (status.kind() == SENNIT_UNSUPPORTED && variable("SLURM_PROCID")) status = by_slurm(&launch);
-  } else if (variable("SLURM_PROCID") &&
-             (variable("SLURM_STEP_ID") || variable("SLURM_STEP_NODELIST"))) {
-    status = by_slurm(&launch);
-  } else {
-    status = {SENNIT_NOT_FOUND,
-              "no launcher is to be seen: neither OMPI_COMM_WORLD_RANK (mpirun), nor RANK with "
-              "WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun, or set by hand), nor PMIX_RANK, "
-              "nor SLURM_PROCID in a step (srun) is set"};
+  switch (seen()) {
+    case SeenLauncher::torchrun:
+      status = by_torchrun(&launch);
+      break;
+    case SeenLauncher::open_mpi:
+      status = by_open_mpi(&launch);
+      break;
+    case SeenLauncher::pmix:
+      status = by_pmix_alone(&launch);
+      break;
+    case SeenLauncher::slurm:
+      status = by_slurm(&launch);
+      break;
+    case SeenLauncher::pmi:
+      status = by_pmi("");
+      break;
+    case SeenLauncher::nobody:
+      status = by_nobody();
+      break;
   }
   if (!status.ok()) return status;
   return launch;

@@ -10,9 +10,14 @@
 
 namespace sennit {
 
+// Whether a launcher, or who sets the variables by hand, says which rank this process is. That may
+// be one whose variables are not enough: launch_from_environment() tells.
+bool launcher_seen();
+
 // From the environment: Open MPI (OMPI_COMM_WORLD_*, PMIX_*), Slurm (SLURM_PROCID, ...), torchrun
 // (RANK, ...). Fills rank, size, root address, secret. The error names the variables that were
-// looked for. `local_rank`/`local_size` may be -1.
+// looked for, or what to do under MPI launchers that speak PMI alone. `local_rank`/`local_size` may
+// be -1.
 struct Launch {
   std::string launcher;  // "open mpi", "pmix", "slurm", "torchrun"
   BootstrapOptions bootstrap;

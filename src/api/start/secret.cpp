@@ -3,10 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include <fmt/core.h>
@@ -14,6 +10,7 @@
 #include "base/log.hpp"
 #include "base/options.hpp"
 #include "base/process/sodium_ready.hpp"
+#include "topology/text/read_file.hpp"
 
 namespace sennit {
 namespace {
@@ -62,11 +59,10 @@ Result<std::vector<std::byte>> job_secret(const std::string& root_host, uint16_t
   if (text.empty()) return std::vector<std::byte>{};
   if (text.starts_with(kFile)) {
     const std::string path = text.substr(kFile.size());
-    std::ifstream file(path, std::ios::binary);
-    text.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file.is_open() || file.bad())
-      return Status{SENNIT_NOT_FOUND, fmt::format("SENNIT_SECRET=file:{}: cannot read it: {}", path,
-                                                  std::strerror(errno))};
+    Result<std::string> read = read_file(path);
+    if (!read)
+      return Status{SENNIT_NOT_FOUND, fmt::format("SENNIT_SECRET=file:{}", read.status().text())};
+    text = *std::move(read);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
     if (text.empty()) return invalid(fmt::format("SENNIT_SECRET=file:{}: the file is empty", path));
     struct stat info;

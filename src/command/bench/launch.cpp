@@ -188,14 +188,6 @@ class Children {
   Clock::time_point deadline_;  // after which the rest is ended; none yet: the epoch
 };
 
-// Whether some launcher says which rank this process is.
-bool launched() {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (std::getenv(variable)) return true;
-  return false;
-}
-
 }  // namespace
 
 int run_local_processes(const char* command, int processes, char** argv, bool stop_by_themselves) {
@@ -219,7 +211,7 @@ int run_as_launched(const char* command, int ranks, char** argv,
     fmt::print(stderr, "{}: {}\n", command, status.text());
     return exit_status(status);
   };
-  if (launched()) {
+  if (launcher_seen()) {
     const Result<Launch> launch = launch_from_environment();
     if (!launch) return fail(launch.status());
     if (ranks > 0 && ranks != launch->bootstrap.size)

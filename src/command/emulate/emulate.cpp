@@ -20,8 +20,9 @@ int fail(const Status& status) {
   return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
 }
 
-void add_name(const Command& command, std::string* name) {
-  command.option("--name", *name, "of the emulated fabric; several can be up").show_default();
+Argument add_name(const Command& command, std::string* name) {
+  return command.option("--name", *name, "of the emulated fabric; several can be up")
+      .show_default();
 }
 
 }  // namespace emulate
@@ -32,8 +33,9 @@ using namespace emulate;  // NOLINT: this file is the command itself
 
 struct Options {
   TreeOptions tree;
-  std::vector<Argument> tree_given;  // of `run`: any of these asks for a tree of its own
+  std::vector<Argument> tree_given;  // of `run`, `compare`: any of these asks for a tree of its own
   std::string name = "default";
+  bool name_given = false;   // of `run` and `compare`
   bool ranks_given = false;  // of `run`: --ranks-per-host
   bool all = false;
   RunOptions run;
@@ -87,7 +89,9 @@ int up(const Options& options) {
 
 int down(const Options& options) {
   if (options.all) {
-    for (const Instance& instance : list()) destroy(instance);
+    const Result<std::vector<Instance>> instances = list();
+    if (!instances) return fail(instances.status());
+    for (const Instance& instance : *instances) destroy(instance);
     return 0;
   }
   const Result<Instance> instance = find(options.name);
@@ -97,7 +101,9 @@ int down(const Options& options) {
 }
 
 int show_list() {
-  for (const Instance& instance : list()) {
+  const Result<std::vector<Instance>> instances = list();
+  if (!instances) return fail(instances.status());
+  for (const Instance& instance : *instances) {
     fmt::print("{}: {}\n", instance.name, describe(instance.tree));
     for (const std::string& line : describe_faults(instance.tree)) fmt::print("  {}\n", line);
   }
@@ -108,6 +114,14 @@ bool given(const std::vector<Argument>& options) {
   return std::any_of(options.begin(), options.end(), [](const Argument& o) { return o.given(); });
 }
 
+Status check_tree(const Options& options) {
+  if (!options.name_given || !given(options.tree_given)) return {};
+  return invalid(
+      fmt::format("--name {} is a tree that is up, and --racks, --hosts and their like bring up "
+                  "another for this command alone: give the one or the other",
+                  options.name));
+}
+
 int on_tree(const Options& options, const Action& action) {
   const Result<int> status = given(options.tree_given) ? with_tree(options.tree, action)
                                                        : with_instance(options.name, action);
@@ -115,6 +129,7 @@ int on_tree(const Options& options, const Action& action) {
 }
 
 int run_compare(const Options& options) {
+  if (const Status status = check_tree(options); !status.ok()) return fail(status);
   if (!given(options.tree_given))
     return on_tree(options,
                    [&](const Instance& instance) { return compare(instance, options.compare); });
@@ -144,6 +159,7 @@ int write_report(const Options& options) {
 }
 
 int run(const Options& options) {
+  if (const Status status = check_tree(options); !status.ok()) return fail(status);
   return on_tree(options, [&](const Instance& instance) {
     RunOptions run = options.run;
     if (!options.ranks_given) run.ranks_per_host = instance.tree.rails;
@@ -169,7 +185,7 @@ void add_run(const Command& emulate, Options* options) {
                       "as long as the command");
   std::vector<Argument> tree = add_tree_options(command, &options->tree);
   tree.push_back(add_rails(command, &options->tree));
-  add_name(command, &options->name);
+  const Argument existing = add_name(command, &options->name);
   RunOptions* run_options = &options->run;
   const Argument ranks =
       command
@@ -198,10 +214,11 @@ void add_run(const Command& emulate, Options* options) {
   command.option("--setting", run_options->setting,
                  "of the peer: one of its short list, of which a wrong name tells the others");
   command.flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
-  command.option("command", run_options->command, "after --: the command and its arguments")
+  command.rest("command", run_options->command, "after --: the command and its arguments")
       .required();
   command.action([=] {
     options->tree_given = tree;
+    options->name_given = existing.given();
     options->ranks_given = ranks.given();
     return run(*options);
   });
@@ -212,7 +229,7 @@ void add_compare(const Command& emulate, Options* options) {
       "compare",
       "measure libraries in turns on one tree: medians over the rounds, beside the lower bound");
   const std::vector<Argument> tree = add_tree_options(command, &options->tree);
-  add_name(command, &options->name);
+  const Argument existing = add_name(command, &options->name);
   CompareOptions* compare_options = &options->compare;
   const auto list = [&](const char* name, std::vector<std::string>* values,
                         const std::string& help) {
@@ -246,6 +263,7 @@ void add_compare(const Command& emulate, Options* options) {
                  "write the record here, for `sennit emulate report`");
   command.action([=] {
     options->tree_given = tree;
+    options->name_given = existing.given();
     compare_options->command = command_line();
     return run_compare(*options);
   });
@@ -286,7 +304,7 @@ Command add_emulate_command(CommandLine& line) {
 
   // of mpirun, in the place of ssh
   const Command agent_command = emulate.hidden_command("agent");
-  agent_command.option("words", options->run.command).required();
+  agent_command.rest("words", options->run.command).required();
   agent_command.action([=] { return agent(options->run.command); });
   return emulate;
 }

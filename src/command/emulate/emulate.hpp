@@ -160,10 +160,12 @@ Status gain_privilege();
 Result<Instance> create(const std::string& name, const Tree& tree);
 Status detach(Instance* instance);
 Result<Instance> find(const std::string& name);
-std::vector<Instance> list();
+Result<std::vector<Instance>> list();
 // enters the user namespace of an instance that has its own
 Status join_owner(const Instance& instance);
 void destroy(const Instance& instance);  // kills the keeper, waits for it, removes the state file
+// Whether only this user can have put there what lies in that folder, which need not exist.
+Status check_private(const std::string& folder);
 // Holds off all others who choose a name, or change what the state files say, while this object
 // lives and once take() went well.
 class StateLock {
@@ -251,6 +253,6 @@ Result<int> launch(const Instance& instance, const std::vector<Rank>& ranks,
 // Prints the error and returns the exit status: errors of the call are 2, of the machine 3.
 int fail(const Status& status);
 // The option --name.
-void add_name(const Command& command, std::string* name);
+Argument add_name(const Command& command, std::string* name);
 
 }  // namespace sennit::emulate

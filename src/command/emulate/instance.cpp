@@ -3,7 +3,8 @@
 //
 // State files lie in /run/sennit (root) or $XDG_RUNTIME_DIR/sennit, one JSON object each; an
 // instance whose keeper is gone counts as not there. A lock file serialises the choice of a name
-// and of an address range.
+// and of an address range. What a state file says is done by its reader, with the reader's rights,
+// so nobody else may be able to write there.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
@@ -254,11 +255,34 @@ bool alive(const Instance& instance) {
 
 }  // namespace
 
+Status check_private(const std::string& folder) {
+  struct stat found {};
+  if (lstat(folder.c_str(), &found) != 0) {
+    if (errno == ENOENT) return {};
+    return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", folder, std::strerror(errno))};
+  }
+  std::string wrong;
+  if (!S_ISDIR(found.st_mode))
+    wrong = "it is no folder";
+  else if (found.st_uid != geteuid())
+    wrong = "it is another user's";
+  else if ((found.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    wrong = "other users may use it";
+  if (wrong.empty()) return {};
+  return {SENNIT_UNSUPPORTED,
+          fmt::format("{}: {}, so what lies there may be another user's doing: remove it, or set "
+                      "XDG_RUNTIME_DIR to a folder of your own",
+                      folder, wrong)};
+}
+
 Status StateLock::take() {
+  const std::string folder = state_folder();
   std::error_code error;
-  fs::create_directories(state_folder(), error);
-  fs::permissions(state_folder(), fs::perms::owner_all, error);
-  const std::string path = state_folder() + "/lock";
+  fs::create_directories(fs::path(folder).parent_path(), error);  // mkdir tells why it cannot be
+  if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
+    return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", folder, std::strerror(errno))};
+  SENNIT_RETURN_IF_ERROR(check_private(folder));
+  const std::string path = folder + "/lock";
   fd_ = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd_ < 0 || flock(fd_, LOCK_EX) != 0)
     return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
@@ -293,14 +317,15 @@ Result<Instance> create(const std::string& name, const Tree& tree) {
                     .keeper_socket = -1,
                     .subnet = kFirstSubnet,
                     .tree = tree};
-  const std::vector<Instance> others = list();
-  for (const Instance& other : others)
+  const Result<std::vector<Instance>> others = list();
+  if (!others) return others.status();
+  for (const Instance& other : *others)
     if (other.name == name)
       return invalid(fmt::format(
           "an emulated fabric '{}' is up already: `sennit emulate down --name {}` ends it", name,
           name));
   const auto taken = [&](int subnet) {
-    return std::any_of(others.begin(), others.end(),
+    return std::any_of(others->begin(), others->end(),
                        [&](const Instance& other) { return other.subnet == subnet; });
   };
   while (instance.subnet <= kLastSubnet && taken(instance.subnet)) instance.subnet++;
@@ -335,6 +360,7 @@ Status detach(Instance* instance) {
 }
 
 Result<Instance> find(const std::string& name) {
+  SENNIT_RETURN_IF_ERROR(check_private(state_folder()));
   std::ifstream file(state_file(name));
   if (!file)
     return Status(
@@ -353,7 +379,8 @@ Result<Instance> find(const std::string& name) {
       fmt::format("no emulated fabric '{}' is up any more; `sennit emulate up` makes one", name));
 }
 
-std::vector<Instance> list() {
+Result<std::vector<Instance>> list() {
+  SENNIT_RETURN_IF_ERROR(check_private(state_folder()));
   std::vector<Instance> instances;
   std::error_code error;
   std::vector<std::string> names;

@@ -25,7 +25,8 @@ uint64_t random_number() {
 void forget_launchers() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry; entry++)
-    for (const char* prefix : {"OMPI_COMM_WORLD_", "PMIX_", "SLURM_", "SENNIT_FABRIC="})
+    for (const char* prefix :
+         {"OMPI_COMM_WORLD_", "PMIX_", "PMI_", "SLURM_", "SLURMD_", "SENNIT_FABRIC="})
       if (std::strncmp(*entry, prefix, std::strlen(prefix)) == 0)
         names.emplace_back(*entry, std::strcspn(*entry, "="));
   for (const std::string& name : names) unsetenv(name.c_str());

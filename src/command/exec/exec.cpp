@@ -111,7 +111,7 @@ void add_exec_command(CommandLine& line) {
       "exec", "run a program that was built for NCCL or MPI on sennit, with all that it starts");
   command.flag("--mpi", options->mpi, "MPI's collectives, in place of NCCL's interface");
   command.flag("-v,--verbose", options->verbose, "say of each process which file its calls go to");
-  command.option("command", options->command, "after --: the program and its arguments").required();
+  command.rest("command", options->command, "after --: the program and its arguments").required();
   command.action([=] { return start(*options); });
 }
 

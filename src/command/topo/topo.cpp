@@ -143,13 +143,15 @@ void add_topo_command(CommandLine& line) {
       fmt::format("show this one: a fabric file, what ibnetdiscover (and dump_fts) wrote, a "
                   "topology.conf or .yaml, or a synthetic tree ({})",
                   kSyntheticPresets));
-  command.option("--json", options->json, "write it for programs; - is standard output");
-  command.option(
-      "--save", options->save,
-      "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard output");
-  command.option("--svg", options->svg, "draw it; equal siblings fold");
-  command.option("--html", options->html,
-                 "draw it as a self-contained page, with tables and suspects");
+  const Argument files[] = {
+      command.option("--json", options->json, "write it for programs; - is standard output"),
+      command.option(
+          "--save", options->save,
+          "write it as a fabric file, for SENNIT_FABRIC or /etc/sennit/fabric; - is standard "
+          "output"),
+      command.option("--svg", options->svg, "draw it; equal siblings fold"),
+      command.option("--html", options->html,
+                     "draw it as a self-contained page, with tables and suspects")};
   const Argument probe = command.flag("--probe", options->probe,
                                       "inside a job: measure between its hosts, in seconds "
                                       "(SENNIT_PROBE=1: take what the cache has)");
@@ -159,6 +161,7 @@ void add_topo_command(CommandLine& line) {
   const Argument diff = command.option(
       "--diff", options->diff, "what differs between two fabrics; exit status 1 if anything does");
   diff.words(2, 2).excludes(fabric).excludes(probe).excludes(check);
+  for (const Argument& file : files) diff.excludes(file);
   const Argument order =
       command.option("--order", options->order,
                      "how often the ranks' order crosses each tier, and the best "

@@ -31,8 +31,8 @@ class Environment {
     for (char** entry = environ; *entry; entry++) {
       const std::string text = *entry;
       const std::string name = text.substr(0, text.find('='));
-      for (const char* prefix : {"OMPI_", "PMIX_", "SLURM_", "TORCHELASTIC_", "RANK", "WORLD_SIZE",
-                                 "LOCAL_", "MASTER_", "SENNIT_"})
+      for (const char* prefix : {"OMPI_", "PMIX_", "PMI_", "SLURM_", "TORCHELASTIC_", "RANK",
+                                 "WORLD_SIZE", "LOCAL_", "MASTER_", "SENNIT_"})
         if (name.starts_with(prefix)) before_[name] = text.substr(name.size() + 1);
     }
     for (const auto& [name, value] : before_) unsetenv(name.c_str());
@@ -120,7 +120,16 @@ TEST(Launch, SecretFromFile) {
   EXPECT_EQ(secrets[0], secrets[1]);
   std::filesystem::remove(path);
   expect_error(with(kTorchrun, {{"SENNIT_SECRET", "file:" + path}}), SENNIT_NOT_FOUND,
-               {path, "No such file"});
+               {"SENNIT_SECRET=file:" + path, "No such file"});
+  expect_error(with(kTorchrun, {{"SENNIT_SECRET", "file:/tmp"}}), SENNIT_NOT_FOUND,
+               {"SENNIT_SECRET=file:/tmp", "Is a directory"});
+}
+
+TEST(Launch, PortZeroIsNoPort) {
+  const Environment environment(with(kTorchrun, {{"SENNIT_PORT", "0"}}));
+  const auto launch = launch_from_environment();
+  ASSERT_TRUE(launch.ok()) << launch.status().text();
+  EXPECT_EQ(launch->bootstrap.root_port, 29501);
 }
 
 Result<std::vector<std::byte>> secret_of(const std::string& value) {
@@ -239,6 +248,39 @@ TEST(Launch, Slurm) {
   std::filesystem::remove(file);
   expect_error(with(kSlurm, arbitrary), SENNIT_NOT_FOUND,
                {"MASTER_ADDR", "SLURM_HOSTFILE that can be read"});
+}
+
+// mpiexec of MPICH in an allocation: its processes inherit the variables of the task of srun that
+// started them, alike on all of a host.
+TEST(Launch, AnMpiLauncherWithinSlurmIsNotTakenForIt) {
+  const Variables one_task = {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}, {"SLURM_LOCALID", "0"}};
+  const Variables hydra = {{"PMI_RANK", "3"}, {"PMI_SIZE", "6"}};
+  const std::vector<std::string> remedies = {"PMI_RANK=3 of PMI_SIZE=6", "sennit_comm_init_mpi",
+                                             "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT"};
+  expect_error(with(with(kSlurm, one_task), hydra), SENNIT_NOT_FOUND, remedies);
+  expect_error(with(with(kSlurm, one_task), hydra), SENNIT_NOT_FOUND, {"(Slurm says 0 of 1)"});
+  expect_error(hydra, SENNIT_NOT_FOUND, remedies);
+  {  // srun --mpi=pmi2
+    const Environment environment(with(kSlurm, hydra));
+    EXPECT_EQ(launch_from_environment()->launcher, "slurm");
+  }
+  const Environment environment(with(with(kSlurm, hydra), kTorchrun));
+  EXPECT_EQ(launch_from_environment()->launcher, "torchrun");
+}
+
+TEST(Launch, ALauncherIsSeenWhereItsVariablesAreRead) {
+  const auto seen = [](const Variables& variables) {
+    const Environment environment(variables);
+    return launcher_seen();
+  };
+  EXPECT_FALSE(seen({}));
+  EXPECT_FALSE(seen({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}})) << "a script of sbatch";
+  EXPECT_TRUE(seen(kSlurm));
+  EXPECT_TRUE(seen(kTorchrun));
+  EXPECT_FALSE(seen({{"RANK", "0"}}));
+  EXPECT_TRUE(seen({{"OMPI_COMM_WORLD_RANK", "0"}}));
+  EXPECT_TRUE(seen({{"PMIX_RANK", "0"}, {"PMIX_NAMESPACE", "job"}}));
+  EXPECT_TRUE(seen({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}})) << "though it is not enough";
 }
 
 TEST(Launch, Precedence) {

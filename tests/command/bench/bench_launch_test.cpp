@@ -32,6 +32,27 @@ TEST(BenchLaunch, OneErrorOfAllRanksIsPrintedOnce) {
   EXPECT_NE(text.find("ranks 0-7 (8 of them): "), std::string::npos) << text;
 }
 
+constexpr const char* kNoLauncher =
+    "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID "
+    "-u SLURM_STEP_ID -u SLURM_STEP_NODELIST ";
+constexpr const char* kTwoRanks =
+    SENNIT_BINARY_DIR "/bin/sennit bench all_reduce --ranks 2 -b 1K -e 1K -n 1 -w 0 --json - ";
+
+// SLURM_PROCID alone is no rank: the script of an sbatch job has it.
+TEST(BenchLaunch, AScriptOfSbatchStartsLocalRanks) {
+  const sennit_test::Outcome outcome = sennit_test::sh_output(
+      std::string(kNoLauncher) + "SLURM_PROCID=0 SLURM_NTASKS=8 " + kTwoRanks + "2>/dev/null");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.output.find("\"ranks\":2"), std::string::npos) << outcome.output;
+}
+
+TEST(BenchLaunch, AnMpiLauncherThatSaysTooLittleIsNamed) {
+  const sennit_test::Outcome outcome =
+      sennit_test::sh(std::string(kNoLauncher) + "PMI_RANK=0 PMI_SIZE=4 " + kTwoRanks);
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_NE(outcome.output.find("PMI_RANK=0 of PMI_SIZE=4"), std::string::npos) << outcome.output;
+}
+
 // Jobs that start at once on one host must not meet at one port: their ranks would be told that the
 // job has another size.
 TEST(BenchLaunch, NoTwoJobsGetTheSamePort) {

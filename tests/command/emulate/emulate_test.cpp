@@ -83,6 +83,12 @@ TEST_F(EmulateTest, RanksRunWhereTheOrderSays) {
             sh(kCommand + "run --racks 2 --order random:8 --tag -- hostname | sort").output);
 }
 
+TEST_F(EmulateTest, TheCommandsArgumentsArriveAsTheyStand) {
+  const Outcome run =
+      sh(kCommand + "run --racks 1 --hosts 1 -- printf '%s|' '[1,2]' '[]' '' --tag --");
+  EXPECT_EQ(run.output, "[1,2]|[]||--tag|--|");
+}
+
 TEST_F(EmulateTest, ThreeTiersDealOverPodsFirst) {
   const Outcome run =
       sh(kCommand + "run --pods 2 --racks 4 --hosts 1 --order dealt --tag -- hostname");
@@ -140,6 +146,16 @@ TEST_F(EmulateTest, EveryRankIsTold) {
         std::regex(fmt::format("{} 4 {} 2 10\\.\\d+\\.1\\.1 eth0 68\n10\\.\\d+\\.1\\.2 +h1\n", rank,
                                rank % 2))))
         << run.output;
+}
+
+// In a step of Slurm every host of the tree would else be the node that all of it runs on.
+TEST_F(EmulateTest, WhatALauncherAboveSaidReachesNoRank) {
+  const Outcome run =
+      sh("SLURMD_NODENAME=n1 SLURM_PROCID=5 PMI_RANK=5 PMIX_RANK=5 OMPI_COMM_WORLD_RANK=5 " +
+         kCommand +
+         "run --racks 1 --hosts 1 -- sh -c 'echo $SLURMD_NODENAME$SLURM_PROCID$PMI_RANK"
+         "$PMIX_RANK$OMPI_COMM_WORLD_RANK.'");
+  EXPECT_EQ(run.output, ".\n");
 }
 
 TEST_F(EmulateTest, FabricFileGivesTheBoundOfTheTree) {

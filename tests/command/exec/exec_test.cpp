@@ -104,6 +104,14 @@ TEST(Exec, SaysWhatCannotBeStarted) {
   EXPECT_NE(nothing.output.find("command"), std::string::npos);
 }
 
+TEST(Exec, TheProgramsArgumentsArriveAsTheyStand) {
+  const std::string words = "printf '%s|' '[1,2]' '[]' '[a,,b]' '' '{}' -v -- --mpi";
+  const std::string arrived = "[1,2]|[]|[a,,b]||{}|-v|--|--mpi|";
+  EXPECT_EQ(sh(kExec + "-- " + words).output, arrived);
+  EXPECT_EQ(sh(kExec + "printf '%s|' '[1,2]' '[]' ''").output, "[1,2]|[]||");
+  EXPECT_EQ(sh(kExec + "-- '{}'").output, "sennit exec: {}: No such file or directory\n");
+}
+
 TEST(Exec, TheStatusIsTheProgramsOwn) { EXPECT_EQ(sh(kExec + "-- sh -c 'exit 42'").status, 42); }
 
 }  // namespace

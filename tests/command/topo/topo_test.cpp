@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/net/reserved_port.hpp"
 #include "command/topo/make_model.hpp"
 #include "command/topo/model/fold.hpp"
 #include "command/topo/model/model.hpp"
@@ -78,6 +79,17 @@ TEST(Topo, WithoutAClusterTheHostIsShown) {
   ASSERT_FALSE(parsed.is_discarded()) << json;
   EXPECT_EQ(parsed["above_the_nic"], "unknown");
   EXPECT_EQ(parsed["groups"].size(), 1u);
+}
+
+// Nothing would be measured, and what is not, nobody should save as if it were.
+TEST(Topo, AProbeTakesTwoHosts) {
+  const ReservedPort port;
+  const std::string text =
+      run(fmt::format("RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT={} sennit topo "
+                      "--probe --save -",
+                      port.number()));
+  EXPECT_NE(text.find("all 1 ranks of this job are on one"), text.npos) << text;
+  EXPECT_NE(text.find("exit 2"), text.npos) << text;
 }
 
 Fabric random_fabric(std::mt19937* random) {

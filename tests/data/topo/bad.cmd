@@ -13,3 +13,5 @@ SLURM_CONF=$TMP/slurm/slurm.conf sennit topo > $TMP/out; echo $?; grep failed $T
 sennit topo --fabric two_racks.fabric --save - --json -; echo $?
 sennit topo --fabric two_racks.fabric --order --check; echo $?
 sennit topo --fabric two_racks.fabric --probe; echo $?
+sennit topo --diff two_racks.fabric two_racks.fabric --json -; echo $?
+sennit topo --html $TMP/page --diff two_racks.fabric two_racks.fabric; echo $?
