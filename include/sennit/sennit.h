@@ -334,7 +334,8 @@ SENNIT_EXPORT sennit_status_t sennit_recv_tagged(void* recv, size_t count, senni
 
 /* v-variants: counts[] and displacements[] have `size` entries, in elements, and are the same on
  * every rank (all-gather, reduce-scatter) or matter on the root (gather, scatter; others pass their
- * own entry filled in). displacements may be NULL: blocks lie one after the other. */
+ * own entry filled in). displacements may be NULL: blocks lie one after the other. A buffer may be
+ * NULL where this rank uses no element of it. */
 SENNIT_EXPORT sennit_status_t sennit_all_gather_v(const void* send, void* recv,
                                                   const size_t counts[],
                                                   const size_t displacements[], sennit_type_t type,
@@ -348,6 +349,8 @@ SENNIT_EXPORT sennit_status_t sennit_gather_v(const void* send, void* recv, cons
 SENNIT_EXPORT sennit_status_t sennit_scatter_v(const void* send, void* recv, const size_t counts[],
                                                const size_t displacements[], sennit_type_t type,
                                                int root, sennit_comm_t comm);
+/* What a rank sends to itself is as much as it receives from itself. In place, with send == recv, a
+ * rank that sends and receives has the same counts and displacements on both sides. */
 SENNIT_EXPORT sennit_status_t sennit_all_to_all_v(const void* send, const size_t send_counts[],
                                                   const size_t send_displacements[], void* recv,
                                                   const size_t recv_counts[],

@@ -29,6 +29,7 @@ constexpr size_t kErrorBytes = 4096;
 thread_local char t_last_error[kErrorBytes];
 
 constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int64_t kMostMs = INT64_MAX / kNsPerMs;  // 292 years
 
 // The thread's calls between sennit_group_start and the sennit_group_end that starts them.
 struct PendingGroup {
@@ -478,7 +479,8 @@ sennit_status_t sennit_work_test(sennit_work_t work) {
 sennit_status_t sennit_work_wait(sennit_work_t work, int64_t timeout_ms) {
   return guarded(work, [&]() -> Status {
     SENNIT_RETURN_IF_ERROR(check_started(work));
-    const bool done = work->work->wait(timeout_ms < 0 ? -1 : timeout_ms * kNsPerMs);
+    const bool done =
+        work->work->wait(timeout_ms < 0 ? -1 : std::min(timeout_ms, kMostMs) * kNsPerMs);
     return done ? work->work->finish() : Status(SENNIT_IN_PROGRESS, "");
   });
 }
@@ -488,7 +490,7 @@ sennit_status_t sennit_work_expire(sennit_work_t work, int64_t waited_ms) {
     SENNIT_RETURN_IF_ERROR(check_started(work));
     if (waited_ms < 0)
       return invalid(fmt::format("work_expire: waited {} ms: expected 0 or more", waited_ms));
-    work->work->expire(waited_ms);
+    work->work->expire(std::min(waited_ms, kMostMs));
     return {};
   });
 }

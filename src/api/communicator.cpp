@@ -125,7 +125,7 @@ Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
   work->execution_ = idle_execution(entry);
   work->generation_ = generation_;
   work->execution_->timed = work->sample_ >= 0;
-  fill_buffers(call, entry.key.request, tree(), custom_ops_, &work->scaled_,
+  fill_buffers(call, entry.key.request, tree(), rank(), custom_ops_, &work->scaled_,
                &work->execution_->buffers());
   return work;
 }
@@ -542,7 +542,7 @@ void Communicator::remember_small(const Call& call, const std::shared_ptr<const 
   auto execution =
       std::make_unique<Execution>(context_->engine(), state_.id(), world_of_position_, prepared);
   std::vector<std::byte> scaled;  // stays empty: custom ops do not go the short way
-  fill_buffers(call, request, tree(), custom_ops_, &scaled, &execution->buffers());
+  fill_buffers(call, request, tree(), rank(), custom_ops_, &scaled, &execution->buffers());
   small_calls_.keep(call, request.in_place, std::move(execution));
 }
 

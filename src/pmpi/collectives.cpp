@@ -183,16 +183,20 @@ bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_coun
 }
 
 // Blocks of `elements` at `displacements` of a buffer, as bytes: their sizes, and where they begin.
-// Returns the buffer from which these count; they are not negative.
+// Returns the buffer from which these count; they are not negative. An empty block is nowhere.
 template <typename Memory, typename Count, typename Displacement>
 Memory* blocks_of(Memory* memory, const Count counts[], const Displacement displacements[],
                   int size, const Elements& elements, std::vector<size_t>* bytes,
                   std::vector<size_t>* begins) {
-  const ptrdiff_t least = size > 0 ? *std::min_element(displacements, displacements + size) : 0;
+  std::optional<ptrdiff_t> lowest;
+  for (int r = 0; r < size; r++)
+    if (counts[r] > 0 && (!lowest || displacements[r] < *lowest)) lowest = displacements[r];
+  const ptrdiff_t least = lowest.value_or(0);
   for (int r = 0; r < size; r++) {
     bytes->push_back(bytes_of(counts[r], elements));
-    begins->push_back(static_cast<size_t>(displacements[r] - least) *
-                      static_cast<size_t>(elements.extent()));
+    begins->push_back(counts[r] > 0 ? static_cast<size_t>(displacements[r] - least) *
+                                          static_cast<size_t>(elements.extent())
+                                    : 0);
   }
   return at(memory, least * elements.extent());
 }

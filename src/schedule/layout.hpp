@@ -29,8 +29,9 @@ struct Layout {
   const uint64_t* counts = nullptr;
   const uint64_t* offsets = nullptr;
   const int32_t* places = nullptr;
+  uint64_t first_counted = 0;  // the block that counts[0] is of; those before it are not used
 
-  uint64_t elements(uint64_t block) const { return counts ? counts[block] : count; }
+  uint64_t elements(uint64_t block) const { return counts ? counts[block - first_counted] : count; }
   uint64_t offset(uint64_t block) const {
     if (offsets) return offsets[block];
     return places ? static_cast<uint64_t>(places[block]) * count : 0;

@@ -338,6 +338,30 @@ class VectorMoves {
         ASSERT_EQ(in[at++], cell(static_cast<int>(j), mine_, k)) << "all_to_all_v from " << j;
   }
 
+  // Ranks i and j exchange (i + j) % 5 elements, each in the memory of what it sends.
+  void all_to_all_in_place() {
+    const size_t blocks = counts_.size();
+    std::vector<size_t> amounts(blocks), gaps(blocks);
+    size_t end = 0;
+    for (size_t j = 0; j < blocks; j++) {
+      amounts[j] = (mine_ + j) % 5;
+      gaps[j] = end + 1;
+      end = gaps[j] + amounts[j];
+    }
+    std::vector<int64_t> data(end, -1);
+    for (size_t j = 0; j < blocks; j++)
+      for (size_t k = 0; k < amounts[j]; k++) data[gaps[j] + k] = cell(rank_, j, k);
+    ASSERT_EQ(sennit_all_to_all_v(data.data(), amounts.data(), gaps.data(), data.data(),
+                                  amounts.data(), gaps.data(), SENNIT_INT64, comm_),
+              SENNIT_OK)
+        << sennit_last_error();
+    for (size_t j = 0; j < blocks; j++) {
+      EXPECT_EQ(data[gaps[j] - 1], -1) << "a gap was written";
+      for (size_t k = 0; k < amounts[j]; k++)
+        ASSERT_EQ(data[gaps[j] + k], cell(static_cast<int>(j), mine_, k)) << "from " << j;
+    }
+  }
+
  private:
   static int64_t cell(int from, size_t to, size_t i) {
     return static_cast<int64_t>(from * 1'000'000 + static_cast<int>(to) * 10'000 +
@@ -367,6 +391,7 @@ TEST_P(Collectives, VectorVariants) {
     moves.reduce_scatter();
     moves.gather_and_scatter(n - 1);
     moves.all_to_all();
+    moves.all_to_all_in_place();
   });
 }
 

@@ -2,7 +2,9 @@
 // complete by themselves, groups of sends and receives, splits and twins used at once, wrong
 // arguments.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -39,6 +41,31 @@ TEST(Works, OverlapAndCompleteInAnyOrder) {
       sennit_work_free(works[i]);
     }
   });
+}
+
+// In nanoseconds these are more than 64 bits hold.
+TEST(Works, AreWaitedForHoweverLongTheTimeIs) {
+  Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  for (const int64_t timeout_ms : {int64_t{1} << 58, INT64_MAX}) {
+    std::atomic<bool> waits{false};
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      int x = rank;
+      if (rank == 1) {
+        while (!waits) std::this_thread::yield();
+        ASSERT_EQ(sennit_send(&x, 1, SENNIT_INT32, 0, comm), SENNIT_OK) << sennit_last_error();
+        return;
+      }
+      sennit_work_t work;
+      const sennit_status_t started = sennit_recv_start(&x, 1, SENNIT_INT32, 1, comm, &work);
+      waits = true;
+      ASSERT_EQ(started, SENNIT_OK) << sennit_last_error();
+      EXPECT_EQ(sennit_work_wait(work, timeout_ms), SENNIT_OK) << timeout_ms;
+      EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_OK);
+      EXPECT_EQ(x, 1);
+      sennit_work_free(work);
+    });
+  }
 }
 
 // Nobody calls into the library while the work runs: the helper thread must carry it.

@@ -62,6 +62,11 @@ Status check_counts(const Call& call, int rank, int ranks) {
         return invalid(fmt::format("{}_v: rank {}'s count or displacement is {}: too large",
                                    name(call.collective), r, values[r]));
   }
+  if (call.recv_counts && call.counts[rank] != call.recv_counts[rank])
+    return invalid(
+        fmt::format("{}_v: rank {} sends {} elements to itself and expects {} of them: "
+                    "make the counts the same",
+                    name_of(call), rank, call.counts[rank], call.recv_counts[rank]));
   return {};
 }
 
@@ -77,11 +82,58 @@ bool receives(const Call& call, int rank) {
   return call.collective == Collective::send_recv ? call.receiving : true;
 }
 
-Status check_buffers(const Call& call, int rank) {
-  if (call.count > 0 && sends(call, rank) && !call.send)
-    return invalid(name_of(call) + ": the send buffer is NULL");
-  if (call.count > 0 && receives(call, rank) && !call.recv)
-    return invalid(name_of(call) + ": the receive buffer is NULL");
+// Whether a v-variant's buffer on this rank has any element: of its own block, or of those of all.
+bool has_elements(const size_t* counts, bool of_all, int rank, int ranks) {
+  if (!of_all) return counts[rank] > 0;
+  return std::any_of(counts, counts + ranks, [](size_t count) { return count > 0; });
+}
+bool reads_elements(const Call& call, int rank, int ranks) {
+  if (!sends(call, rank)) return false;
+  if (!call.vector_variant) return call.count > 0;
+  const bool of_all = call.collective == Collective::reduce_scatter ||
+                      call.collective == Collective::scatter ||
+                      call.collective == Collective::all_to_all;
+  return has_elements(call.counts, of_all, rank, ranks);
+}
+bool writes_elements(const Call& call, int rank, int ranks) {
+  if (!receives(call, rank)) return false;
+  if (!call.vector_variant) return call.count > 0;
+  if (call.collective == Collective::all_to_all)
+    return has_elements(call.recv_counts, true, rank, ranks);
+  const bool of_all =
+      call.collective == Collective::all_gather || call.collective == Collective::gather;
+  return has_elements(call.counts, of_all, rank, ranks);
+}
+
+// Whether the blocks of an all_to_all_v lie alike on its two sides.
+bool same_blocks(const Call& call, int ranks) {
+  size_t before = 0;
+  for (int r = 0; r < ranks; r++) {
+    const size_t count = call.counts[r];
+    if (count != call.recv_counts[r]) return false;
+    const size_t from = call.displacements ? call.displacements[r] : before;
+    const size_t to = call.recv_displacements ? call.recv_displacements[r] : before;
+    if (count > 0 && from != to) return false;
+    before += count;
+  }
+  return true;
+}
+
+Status check_buffers(const Call& call, int rank, int ranks) {
+  const auto refused = [&](std::string_view why) {
+    return invalid(fmt::format("{}{}: {}", name_of(call), call.vector_variant ? "_v" : "", why));
+  };
+  const bool reads = reads_elements(call, rank, ranks);
+  const bool writes = writes_elements(call, rank, ranks);
+  if (reads && !call.send) return refused("the send buffer is NULL");
+  if (writes && !call.recv) return refused("the receive buffer is NULL");
+  // In place a block that comes takes the place of one whose copy is sent.
+  const bool exchanges =
+      call.vector_variant && call.collective == Collective::all_to_all && reads && writes;
+  if (exchanges && call.send == call.recv && !same_blocks(call, ranks))
+    return refused(
+        "send and recv are one buffer, and the counts or displacements of its two sides differ: "
+        "make them the same, or give it two buffers");
   return {};
 }
 
@@ -146,8 +198,9 @@ Status check_call(const Call& call, const CustomOps& ops, int rank, int ranks) {
     return invalid(fmt::format("{}: tag {}: expected 0 or more", name_of(call), call.tag));
   SENNIT_RETURN_IF_ERROR(check_op(call, ops));
   if (call.collective == Collective::barrier) return {};
-  if (call.vector_variant) return check_counts(call, rank, ranks);
-  SENNIT_RETURN_IF_ERROR(check_buffers(call, rank));
+  if (call.vector_variant) SENNIT_RETURN_IF_ERROR(check_counts(call, rank, ranks));
+  SENNIT_RETURN_IF_ERROR(check_buffers(call, rank, ranks));
+  if (call.vector_variant) return {};
   Request size;
   size.collective = call.collective;
   size.type = call.type;
@@ -240,14 +293,19 @@ const uint64_t* offsets_by_position(const size_t* counts, const size_t* displace
   return by_position(sums.data(), tree, out);
 }
 
-// all_to_all_v: blocks of its own sizes on either side.
-void lay_out_exchange(const Call& call, const TierTree& tree, Buffers* b) {
+// all_to_all_v: blocks of its own sizes on either side. The slots are what goes out in place: of
+// position p to position q block p * ranks + q.
+void lay_out_exchange(const Call& call, const TierTree& tree, int rank, Buffers* b) {
   b->input_layout.counts = by_position(call.counts, tree, &b->input_counts);
   b->input_layout.offsets =
       offsets_by_position(call.counts, call.displacements, tree, &b->input_offsets);
   b->output_layout.counts = by_position(call.recv_counts, tree, &b->counts);
   b->output_layout.offsets =
       offsets_by_position(call.recv_counts, call.recv_displacements, tree, &b->output_offsets);
+  b->wire_layout.counts = b->input_layout.counts;
+  b->wire_layout.first_counted =
+      static_cast<uint64_t>(tree.position_of_rank[static_cast<size_t>(rank)]) *
+      static_cast<uint64_t>(tree.ranks());
 }
 
 // How many elements of the input are multiplied first.
@@ -278,7 +336,7 @@ void scale_input(const Call& call, const Request& request, size_t ranks, const C
 
 }  // namespace
 
-void fill_buffers(const Call& call, const Request& request, const TierTree& tree,
+void fill_buffers(const Call& call, const Request& request, const TierTree& tree, int rank,
                   const CustomOps& ops, std::vector<std::byte>* scaled, Buffers* b) {
   const auto n = static_cast<size_t>(tree.ranks());
   b->input = static_cast<const std::byte*>(call.send);
@@ -296,7 +354,7 @@ void fill_buffers(const Call& call, const Request& request, const TierTree& tree
   b->output_layout = own;
   b->wire_layout = own;
   if (call.vector_variant && call.collective == Collective::all_to_all)
-    return lay_out_exchange(call, tree, b);
+    return lay_out_exchange(call, tree, rank, b);
   Layout ranked = own;  // a block for each rank, in the order of the user's ranks
   ranked.places = tree.rank_of_position.data();
   if (call.vector_variant) {

@@ -86,9 +86,9 @@ Request request_of(const Call& call, const TierTree& tree, int rank);
 std::string describe_request(const Request& request, const TierTree& tree);
 std::string describe_message(const Request& request, bool receiving, const TierTree& tree);
 
-// Where the data of this call lies. `scaled` gets the scaled input of a custom op, and must live as
-// long as the buffers are used.
-void fill_buffers(const Call& call, const Request& request, const TierTree& tree,
+// Where the data of this rank's call lies. `scaled` gets the scaled input of a custom op, and must
+// live as long as the buffers are used.
+void fill_buffers(const Call& call, const Request& request, const TierTree& tree, int rank,
                   const CustomOps& ops, std::vector<std::byte>* scaled, Buffers* buffers);
 
 }  // namespace sennit

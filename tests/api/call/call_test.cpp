@@ -52,6 +52,87 @@ TEST(Call, ChecksWhatThisRankUses) {
   EXPECT_EQ(check_call(call, none, 0, kRanks).text(), "all_gather_v: counts is NULL");
 }
 
+// What of a v-variant's arrays makes a rank need a buffer: see VectorCall.
+constexpr std::array<size_t, kRanks> kAll = {1, 2, 0, 3}, kNone = {};
+constexpr std::array<size_t, kRanks> kOfRank1 = {0, 2, 0, 0}, kOfOthers = {1, 0, 0, 3};
+
+// On rank 1; of rooted ones the root is rank 1 or 0.
+struct VectorCall {
+  Collective collective;
+  int root;
+  const std::array<size_t, kRanks>& counts;
+  const std::array<size_t, kRanks>* recv_counts;  // all_to_all_v
+  bool reads, writes;                             // whether it needs that buffer
+};
+constexpr VectorCall kVectorCalls[] = {
+    {Collective::all_gather, 0, kAll, nullptr, true, true},
+    {Collective::all_gather, 0, kOfOthers, nullptr, false, true},
+    {Collective::all_gather, 0, kNone, nullptr, false, false},
+    {Collective::reduce_scatter, 0, kAll, nullptr, true, true},
+    {Collective::reduce_scatter, 0, kOfOthers, nullptr, true, false},
+    {Collective::reduce_scatter, 0, kNone, nullptr, false, false},
+    {Collective::gather, 1, kAll, nullptr, true, true},
+    {Collective::gather, 1, kOfOthers, nullptr, false, true},
+    {Collective::gather, 1, kNone, nullptr, false, false},
+    {Collective::gather, 0, kOfRank1, nullptr, true, false},
+    {Collective::gather, 0, kNone, nullptr, false, false},
+    {Collective::scatter, 1, kAll, nullptr, true, true},
+    {Collective::scatter, 1, kOfOthers, nullptr, true, false},
+    {Collective::scatter, 1, kNone, nullptr, false, false},
+    {Collective::scatter, 0, kOfRank1, nullptr, false, true},
+    {Collective::scatter, 0, kNone, nullptr, false, false},
+    {Collective::all_to_all, 0, kAll, &kOfRank1, true, true},
+    {Collective::all_to_all, 0, kOfOthers, &kNone, true, false},
+    {Collective::all_to_all, 0, kNone, &kOfOthers, false, true},
+    {Collective::all_to_all, 0, kNone, &kNone, false, false},
+};
+
+TEST(Call, VectorVariantsNeedTheBuffersThatTheirCountsUse) {
+  std::array<int32_t, 6> out{}, in{};
+  for (const VectorCall& row : kVectorCalls) {
+    Call call = call_of(row.collective, out.data(), in.data(), 0);
+    call.vector_variant = true;
+    call.root = row.root;
+    call.counts = row.counts.data();
+    if (row.recv_counts) call.recv_counts = row.recv_counts->data();
+    const std::string called = std::string(name(row.collective)) + "_v: ";
+    SCOPED_TRACE(called + std::to_string(&row - kVectorCalls));
+    const auto checked = [&] { return check_call(call, CustomOps{}, 1, kRanks).text(); };
+    EXPECT_EQ(checked(), "");
+    call.send = nullptr;
+    EXPECT_EQ(checked(), row.reads ? called + "the send buffer is NULL" : "");
+    call.send = out.data();
+    call.recv = nullptr;
+    EXPECT_EQ(checked(), row.writes ? called + "the receive buffer is NULL" : "");
+  }
+}
+
+TEST(Call, AnExchangeInPlaceHasTheSameBlocksOnBothSides) {
+  const std::array<size_t, kRanks> twice = {2, 4, 0, 6}, packed = {0, 1, 3, 3};
+  const std::array<size_t, kRanks> apart = {0, 8, 99, 16};
+  std::array<int32_t, 64> data{};
+  Call call = call_of(Collective::all_to_all, data.data(), data.data(), 0);
+  call.vector_variant = true;
+  call.counts = call.recv_counts = kAll.data();
+  const auto taken = [&] { return check_call(call, CustomOps{}, 2, kRanks).ok(); };
+  EXPECT_TRUE(taken());
+  call.displacements = packed.data();
+  EXPECT_TRUE(taken());
+  call.recv_displacements = apart.data();
+  EXPECT_FALSE(taken());
+  call.displacements = apart.data();
+  EXPECT_TRUE(taken());
+  call.recv_counts = twice.data();
+  EXPECT_FALSE(taken());
+  call.recv = &data[32];
+  EXPECT_TRUE(taken());
+  call.recv = data.data();
+  call.counts = kNone.data();  // it only receives
+  EXPECT_TRUE(taken());
+  const std::string own = check_call(call, CustomOps{}, 1, kRanks).text();
+  EXPECT_NE(own.find("rank 1 sends 0 elements to itself"), std::string::npos) << own;
+}
+
 TEST(Call, CustomOpsAreOfOneTypeAndNeverTheSameTwice) {
   CustomOps ops;
   const int32_t three = 3;
@@ -99,13 +180,35 @@ TEST(Call, LaysOutBlocksInFabricOrder) {
   EXPECT_EQ(describe_request(request, tree), "all_gather_v counts 4..2 int32");
   Buffers buffers;
   std::vector<std::byte> scaled;
-  fill_buffers(call, request, tree, CustomOps{}, &scaled, &buffers);
+  fill_buffers(call, request, tree, 0, CustomOps{}, &scaled, &buffers);
   const std::array<uint64_t, 3> offsets = {3, 0, 1};
   for (uint64_t block = 0; block < 3; block++) {
     EXPECT_EQ(buffers.output_layout.offset(block), offsets[block]);
     EXPECT_EQ(buffers.input_layout.offset(block), 0u);
   }
   EXPECT_TRUE(scaled.empty());
+}
+
+// Of an exchange in place the slots are the rank's own row of the blocks from everyone to everyone.
+TEST(Call, SlotsOfAnExchangeHaveTheSizesOfWhatGoesOut) {
+  TierTree tree = TierTree::flat(3);
+  tree.rank_of_position = {2, 0, 1};
+  tree.position_of_rank = {1, 2, 0};
+  const std::array<size_t, 3> counts = {1, 2, 4};
+  std::array<int32_t, 7> data{};
+  Call call = call_of(Collective::all_to_all, data.data(), data.data(), 0);
+  call.vector_variant = true;
+  call.counts = call.recv_counts = counts.data();
+  constexpr int kRank = 1;
+  const Request request = request_of(call, tree, kRank);
+  EXPECT_TRUE(request.in_place);
+  Buffers buffers;
+  std::vector<std::byte> scaled;
+  fill_buffers(call, request, tree, kRank, CustomOps{}, &scaled, &buffers);
+  const uint64_t row = uint64_t{2} * 3;  // of the rank's position
+  EXPECT_EQ(buffers.wire_layout.elements(row), 4u);
+  EXPECT_EQ(buffers.wire_layout.elements(row + 1), 1u);
+  EXPECT_EQ(buffers.wire_layout.elements(row + 2), 2u);
 }
 
 // Of no device's memory.
