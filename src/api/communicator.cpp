@@ -77,7 +77,8 @@ Communicator::Communicator(std::shared_ptr<Context> context, std::vector<int> me
       mailbox_(context_->engine(), id, state_.others()) {
   for (const int32_t rank : this->tree().rank_of_position)
     world_of_position_.push_back(state_.world_rank(rank));
-  context_->engine().recording().note(encode(CommunicatorNote{this->id(), this->members()}));
+  context_->engine().recording().note(encode(CommunicatorNote{this->id(), this->members()}),
+                                      Recording::NoteKind::communicator);
 }
 
 Communicator::~Communicator() {
@@ -164,7 +165,7 @@ Result<PlanCache::Entry*> Communicator::find_or_prepare(PlanCache::Key key, cons
                         plan.parameters,
                         plan.predicted_ns,
                         planning_.version()->slow};
-    context_->engine().recording().note(encode(note), true);
+    context_->engine().recording().note(encode(note), Recording::NoteKind::plan);
   }
   std::shared_ptr<const Prepared> made = made_where(*std::move(prepared), key.where);
   return &plans_.add(std::move(key), std::move(made));

@@ -16,15 +16,32 @@ namespace {
 
 constexpr double kLeastGain = 0.1;
 
+bool are_one(const SlowBoundary& a, const SlowBoundary& b) {
+  return a.group == b.group && a.egress == b.egress;
+}
+
 // Whether a capacity that was planned for is as good as another: what one link shows from second to
 // second differs by about a seventh.
-bool about_the_same(const std::vector<SlowBoundary>& a, const std::vector<SlowBoundary>& b) {
+bool about_the_same(uint32_t a_permille, uint32_t b_permille) {
   constexpr double kApart = 0.15;
-  return std::equal(
-      a.begin(), a.end(), b.begin(), b.end(), [](const SlowBoundary& x, const SlowBoundary& y) {
-        return x.group == y.group && x.egress == y.egress &&
-               std::abs(std::log(x.permille / static_cast<double>(y.permille))) < kApart;
-      });
+  return std::abs(std::log(a_permille / static_cast<double>(b_permille))) < kApart;
+}
+
+bool about_the_same(const std::vector<SlowBoundary>& a, const std::vector<SlowBoundary>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const SlowBoundary& x, const SlowBoundary& y) {
+                      return are_one(x, y) && about_the_same(x.permille, y.permille);
+                    });
+}
+
+// Whether all that is slow was planned for, as slow as it is or slower.
+bool only_heals(const std::vector<SlowBoundary>& planned, const std::vector<SlowBoundary>& slow) {
+  return std::all_of(slow.begin(), slow.end(), [&](const SlowBoundary& one) {
+    return std::any_of(planned.begin(), planned.end(), [&](const SlowBoundary& before) {
+      return are_one(before, one) &&
+             (before.permille <= one.permille || about_the_same(before.permille, one.permille));
+    });
+  });
 }
 
 double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
@@ -60,13 +77,20 @@ void Replanner::follow(const watch::LiveVerdict& verdict) {
     return std::none_of(tree->groups.begin(), tree->groups.end(),
                         [&](const Group& group) { return group.name == one.group; });
   });
-  if (slow.empty()) return;  // it says nothing that could be planned for
-  known_.erase(who);
-  if (!verdict.withdrawn) known_[who] = slow;
+  if (verdict.withdrawn)
+    known_.erase(who);
+  else if (slow.empty())
+    return;  // it says nothing that could be planned for
+  else
+    known_[who] = slow;
   const std::vector<SlowBoundary> wanted = all_known(), now = proposals_.proposed();
   if (about_the_same(wanted, now)) return;
-  if (wanted.empty()) {
-    log(LogLevel::warn, "plans are what they were before: {}", verdict.sentence);
+  // The plan that the verdict was told of was made before others were slow: what is gained over it
+  // says nothing of the plans that are made now.
+  if (verdict.withdrawn && only_heals(now, wanted)) {
+    log(LogLevel::warn, "{}: {}",
+        wanted.empty() ? "plans are what they were before" : "planning around less than before",
+        verdict.sentence);
     return proposals_.propose(wanted);
   }
   const PlanNote& note = verdict.judged;

@@ -2,7 +2,7 @@
 // found.
 //
 // It does where the simulator promises a gain of a tenth, for the calls by which a slow link was
-// found. What was slow and is well again is planned for as it was before.
+// found. What was slow and is well again is planned for as it was before, whatever that gains.
 #pragma once
 
 #include <cstdint>

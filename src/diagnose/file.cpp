@@ -134,10 +134,12 @@ bool RecordingFile::was_watched() const {
 std::vector<Note> RecordingFile::notes() const { return decode_notes(note_bytes()); }
 
 std::vector<std::byte> RecordingFile::note_bytes() const {
+  // What is behind that nobody has written: a damaged file may seem to be of any size.
+  constexpr uint64_t kMost = Recording::kMostTableBytes + Recording::kMostNoteBytes;
   struct stat info {};
   const uint64_t from = RecordingHeader::kBytes + header().events * sizeof(TraceEvent);
   if (fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) <= from) return {};
-  std::vector<std::byte> bytes(static_cast<uint64_t>(info.st_size) - from);
+  std::vector<std::byte> bytes(std::min(static_cast<uint64_t>(info.st_size) - from, kMost));
   bytes.resize(read_at(fd_, from, bytes));
   return bytes;
 }

@@ -31,8 +31,11 @@ struct RankRecording {
   int64_t pid = 0;  // as its own PID namespace has it
   std::string host;
   uint64_t realtime_ns = 0, monotonic_ns = 0;  // of one moment
-  uint64_t dumped_ns = 0;  // not 0: it is a copy, made at that moment of monotonic_ns's clock
-  MeasuredClock clock;     // as the control plane measured it last; maybe not known
+  // By its host's CLOCK_MONOTONIC, the moment that this is of: when the copy was made or, of a rank
+  // that runs on this host, when it was read. 0: not known. Real time would not tell, as it is set
+  // anew now and then, and differs from host to host.
+  uint64_t as_of_ns = 0;
+  MeasuredClock clock;  // as the control plane measured it last; maybe not known
   RankState state = RankState::gone;
   char process = 0;       // while it runs here: its state by proc(5), 'T' is stopped; 0: not known
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
@@ -42,12 +45,6 @@ struct RankRecording {
   std::vector<Pause> pauses;  // the latest times
   // How much of the cores it asked for lately while it was in no call; nothing: not known.
   std::optional<double> cores_between;
-
-  // By its host's CLOCK_MONOTONIC: the moment of the copy, or, of a rank's own file, this one of
-  // CLOCK_REALTIME.
-  uint64_t moment_ns(uint64_t realtime) const {
-    return dumped_ns != 0 ? dumped_ns : realtime - realtime_ns + monotonic_ns;
-  }
 };
 
 // The files of one job put together.
@@ -75,7 +72,8 @@ struct JobRecording {
   void take_notes(const RankRecording& from);
   void index();                               // once `size` and `ranks` are filled
   const RankRecording* find(int rank) const;  // null: missing
-  // What was told last of that while the job ran; null: nothing, or it was withdrawn.
+  // What was told last of that while the job ran, and was not withdrawn; null: nothing. By what is
+  // told of some of the same ranks or links what was told of them before is over.
   const VerdictNote* last_told(VerdictAbout about) const;
 };
 

@@ -125,7 +125,7 @@ void write(ByteWriter& out, const VerdictNote& note) {
   out.u32(static_cast<uint32_t>(note.links.size()));
   for (const std::string& link : note.links) out.text(link);
   write_all(out, note.ranks);
-  out.f64(note.factor).f64(note.cost).f64(note.confidence);
+  out.f64(note.factor).f64(note.cost).f64(note.confidence).u32(static_cast<uint32_t>(note.tier));
 }
 
 void read(ByteReader& in, VerdictNote* note) {
@@ -141,6 +141,7 @@ void read(ByteReader& in, VerdictNote* note) {
   note->factor = in.f64();
   note->cost = in.f64();
   note->confidence = in.f64();
+  if (in.left() > 0) note->tier = static_cast<int>(in.u32());  // older recordings end before it
 }
 
 void write(ByteWriter& out, const ConnectionsNote& note) {

@@ -71,6 +71,7 @@ struct VerdictNote {
   std::vector<std::string> links;  // "out of rack1"
   std::vector<int> ranks;          // world ranks
   double factor = 1, cost = 0, confidence = 0;
+  int tier = -1;  // whose links are all slow; -1: one of them is, or it is about none
   bool operator==(const VerdictNote&) const = default;
 };
 

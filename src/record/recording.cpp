@@ -30,7 +30,7 @@ namespace sennit {
 namespace {
 
 constexpr time_t kSecondsKept = 3600;
-constexpr size_t kNoteHead = 2 * sizeof(uint32_t);  // kind and length
+constexpr size_t kNoteHead = Recording::kNoteHeadBytes;
 
 std::string prefix() { return fmt::format("{}{}-", kRecordingName, getuid()); }
 
@@ -269,14 +269,15 @@ void Recording::cores_between(std::optional<double> cores) {
   header_->cores_between.store(1 + known, std::memory_order_relaxed);
 }
 
-void Recording::note(std::span<const std::byte> note, bool one_of_many) {
-  const size_t most = one_of_many ? kManyNoteBytes : kMostNoteBytes;
-  if (fd_ < 0 || note_bytes_.load() + note.size() > most) return;
-  note_bytes_ += note.size();
+void Recording::note(std::span<const std::byte> note, NoteKind kind) {
+  constexpr size_t kMost[] = {kMostFewBytes, kMostCommunicatorBytes, kMostPlanBytes};
+  std::atomic<size_t>& bytes = note_bytes_[static_cast<size_t>(kind)];
+  if (fd_ < 0 || notes_cut_off_ || bytes + note.size() > kMost[static_cast<size_t>(kind)]) return;
+  bytes += note.size();
   // One write to a file that is appended to: notes of several threads do not mix.
   const ssize_t written = ::write(fd_, note.data(), note.size());
   // Behind one that was cut off nothing could be read.
-  if (written != static_cast<ssize_t>(note.size())) note_bytes_ = kMostNoteBytes;
+  if (written != static_cast<ssize_t>(note.size())) notes_cut_off_ = true;
 }
 
 void Recording::connections(std::span<const ConnectionRecord> records) {

@@ -11,6 +11,7 @@
 // Where no file can be had the ring is plain memory, and there are no notes.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -96,9 +97,11 @@ class Recording {
     header_->recorded.store(number + 1, std::memory_order_release);
   }
   void pause(const Pause& pause);
-  // Kept for who reads the file, until kMostNoteBytes have been written; where it is one of many
-  // and can be done without, until kManyNoteBytes have.
-  void note(std::span<const std::byte> note, bool one_of_many = false);
+  // Of communicators and plans a job may make any number. The other notes are few.
+  enum class NoteKind : uint8_t { few, communicator, plan };
+  // Kept for who reads the file, until as much has been written of its kind as may be: many of one
+  // take no room from another.
+  void note(std::span<const std::byte> note, NoteKind kind = NoteKind::few);
   // What is to be seen of the connections to other ranks from now on, the most telling first; what
   // was seen before is gone. One thread at a time.
   void connections(std::span<const ConnectionRecord> records);
@@ -117,7 +120,14 @@ class Recording {
   const std::string& path() const { return path_; }  // empty: there is no file
 
   static constexpr size_t kEvents = 16384, kMostEvents = 1 << 24;
-  static constexpr size_t kManyNoteBytes = 1 << 20, kMostNoteBytes = 64 << 20;
+  // Of notes, by kind and of all together; who reads them reads all of them again and again.
+  static constexpr size_t kMostCommunicatorBytes = 16 << 20, kMostPlanBytes = 1 << 20,
+                          kMostFewBytes = 47 << 20;
+  static constexpr size_t kMostNoteBytes = kMostCommunicatorBytes + kMostPlanBytes + kMostFewBytes;
+  // A note's kind and length, and of the table of connections, with them, the longest.
+  static constexpr size_t kNoteHeadBytes = 2 * sizeof(uint32_t);
+  static constexpr size_t kMostTableBytes =
+      kNoteHeadBytes + kMostConnectionRecords * sizeof(ConnectionRecord);
 
  private:
   Recording(size_t events, size_t connections);
@@ -135,7 +145,8 @@ class Recording {
   std::string path_;
   bool kept_ = false;  // also where all went well
   std::atomic<uint32_t> troubles_ = 0;
-  std::atomic<size_t> note_bytes_ = 0;
+  std::array<std::atomic<size_t>, 3> note_bytes_{};  // by kind
+  std::atomic<bool> notes_cut_off_ = false;
 };
 
 }  // namespace sennit

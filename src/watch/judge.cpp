@@ -132,6 +132,7 @@ void Judge::note(int rank, const Note& note) {
     of.members = comm->members;
     of.paces.resize(of.members.size());
     of.fresh_paces.resize(of.members.size());
+    of.heard_ns = listened_ns_;
   } else if (const auto* plan = std::get_if<PlanNote>(&note)) {
     const std::optional<uint32_t> number = numbers_.of(plan->comm, rank);
     if (!number || job_.plans.size() >= kMostNotes) return;
@@ -145,11 +146,14 @@ void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
   without_core_[index(rank)] = static_cast<double>(digest.without_core_ns) /
                                static_cast<double>(std::max<uint64_t>(1, digest.span_ns));
   cores_between_[index(rank)] = digest.cores_between;
+  listened_ns_ += std::min(now_ns - std::min(now_ns, last_digest_ns_), digest.span_ns);
+  last_digest_ns_ = now_ns;
   std::map<uint32_t, uint64_t> in_calls;
   const auto find = [&](uint32_t known_as) -> std::pair<OfComm*, size_t> {
     const std::optional<uint32_t> number = numbers_.of(known_as, rank);
     if (!number || !comms_.contains(*number)) return {nullptr, 0};
     OfComm& comm = comms_.at(*number);
+    comm.heard = true;
     const auto at = std::find(comm.members.begin(), comm.members.end(), rank);
     return {&comm, static_cast<size_t>(at - comm.members.begin())};
   };
@@ -179,12 +183,28 @@ void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
 
 std::vector<LiveVerdict> Judge::look(uint64_t now_ns) {
   std::vector<LiveVerdict> told;
+  forget_unheard(&told);
   for (auto& [number, comm] : comms_) {
     look_at_links(number, &comm, now_ns, &told);
     look_at_ranks(&comm, &told);
   }
   for (LiveVerdict& verdict : told) verdict.when_ns = realtime_ns();
   return told;
+}
+
+// A communicator that was freed, or is not used any more, would blame its links and ranks for ever.
+void Judge::forget_unheard(std::vector<LiveVerdict>* out) {
+  constexpr uint64_t kFades = 32;  // in so many looks, about
+  for (auto& [number, comm] : comms_) {
+    const uint64_t unheard_ns = listened_ns_ - comm.heard_ns;
+    if (std::exchange(comm.heard, false)) {
+      comm.apart_ns = std::max(unheard_ns, comm.apart_ns - comm.apart_ns / kFades);
+      comm.heard_ns = listened_ns_;
+    } else if (unheard_ns > std::max(rules_.forgotten_ns, Streak::kLookLong * comm.apart_ns)) {
+      for (Streak* const streak : {&comm.link, &comm.late, &comm.starved})
+        if (std::optional<LiveVerdict> over = streak->end()) out->push_back(*std::move(over));
+    }
+  }
 }
 
 // ---- links ----

@@ -30,7 +30,7 @@ struct JudgeRules {
   double least_late_ns = 200'000;         // a call
   double least_starved = 0.1;             // part of the time without a core, over the usual
   uint64_t solver_part = 20;              // of so many parts of the time it takes at most one
-  uint64_t forgotten_ns = 3'000'000'000;  // what was not heard of for so long is over
+  uint64_t forgotten_ns = 3'000'000'000;  // what was not heard of for so long, at least, is over
 };
 
 // Pure, but for the time that judging takes, which is measured to bound it. One thread at a time.
@@ -46,7 +46,9 @@ class Judge {
   void note(int rank, const Note& note);
   // What a rank, of the job, has told at now_ns (of any clock that goes on).
   void digest(int rank, Digest digest, uint64_t now_ns);
-  // Judges what there are new digests of, of all members, and returns what is to be told.
+  // Judges what there are new digests of, of all members, and returns what is to be told. What was
+  // told by the calls of a communicator is withdrawn, too, once nothing has been heard of it for
+  // several times as long as usual, while ranks tell of others.
   std::vector<LiveVerdict> look(uint64_t now_ns);
 
  private:
@@ -82,8 +84,12 @@ class Judge {
     std::vector<bool> fresh_paces;
     uint32_t pace_looks = 0;
     uint64_t busy_until_ns = 0;  // its calls disturb others' until then
+    // By listened_ns_: when it was heard of last, and how far apart that lately was, at most.
+    uint64_t heard_ns = 0, apart_ns = 0;
+    bool heard = false;  // since the last look
     Streak link, late, starved;
   };
+  void forget_unheard(std::vector<LiveVerdict>* out);
   void remember_well(OfPlan* plan, const diagnose::ObservedPlan& observed, double ran) const;
   bool disturbed(uint32_t number, uint64_t now_ns) const;
   std::vector<double> without_core(const OfComm& comm) const;
@@ -112,6 +118,8 @@ class Judge {
   std::vector<double> without_core_;  // by rank: part of the time, by its last digest
   std::vector<std::optional<double>> cores_between_;  // by rank: Digest::cores_between
   uint64_t next_solving_ns_ = 0;
+  // For how long ranks have told digests, and when the last came. Where all compute none does.
+  uint64_t listened_ns_ = 0, last_digest_ns_ = 0;
 };
 
 }  // namespace sennit::watch

@@ -39,8 +39,8 @@ std::vector<int> read_ranks(ByteReader& in, int size) {
 }  // namespace
 
 VerdictNote note_of(const LiveVerdict& verdict) {
-  return {verdict.when_ns, verdict.withdrawn, verdict.about, verdict.sentence,  verdict.links,
-          verdict.ranks,   verdict.factor,    verdict.cost,  verdict.confidence};
+  return {verdict.when_ns, verdict.withdrawn, verdict.about, verdict.sentence,   verdict.links,
+          verdict.ranks,   verdict.factor,    verdict.cost,  verdict.confidence, verdict.tier};
 }
 
 std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {

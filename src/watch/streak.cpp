@@ -106,4 +106,11 @@ std::vector<LiveVerdict> Streak::see(std::optional<LiveVerdict> found) {
   return now;
 }
 
+std::optional<LiveVerdict> Streak::end() {
+  std::optional<LiveVerdict> over = std::exchange(told_, std::nullopt);
+  if (over) over->withdrawn = true;
+  *this = Streak();
+  return over;
+}
+
 }  // namespace sennit::watch

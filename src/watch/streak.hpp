@@ -22,6 +22,8 @@ class Streak {
 
   // What was found this time, if anything. Returns what is to be told now.
   std::vector<LiveVerdict> see(std::optional<LiveVerdict> found);
+  // There are no looks any more. Returns what was told, withdrawn, if anything was.
+  std::optional<LiveVerdict> end();
   // What the next look is asked about: it must cross these to say anything against them.
   const LiveVerdict* told() const { return told_ ? &*told_ : nullptr; }
   const LiveVerdict* candidate() const { return candidate_ ? &*candidate_ : nullptr; }

@@ -232,7 +232,9 @@ void Watch::handle(const Arrived& arrived, uint64_t now_ns) {
     else if (const Result<LiveVerdict> hang =
                  decode_hang(message.blob, static_cast<int>(setting_.placements.size()))) {
       say(*hang);
-      if (!hang->withdrawn) dump();
+      if (hang->withdrawn) continue;
+      hangs_heard_++;
+      dump_if_asked();
     }
   }
   if (Clock::now() >= next_news_) {
@@ -326,15 +328,14 @@ void Watch::tell_notes(const Digest& digest) {
   }
 }
 
-// By a signal, or because something has failed.
+// By a signal, or because something has failed or hangs. While a copy is being made that is asked
+// again later: what was recorded meanwhile is not in it.
 void Watch::dump_if_asked() {
-  const uint64_t asked = diagnose::dumps_asked() + setting_.recording->troubles();
-  if (std::exchange(dumps_made_, asked) != asked) dump();
-}
-
-void Watch::dump() {
   const std::string& path = setting_.recording->path();
-  if (setting_.dumps.empty() || path.empty() || dumping_.exchange(true)) return;
+  if (setting_.dumps.empty() || path.empty()) return;
+  const uint64_t asked = diagnose::dumps_asked() + setting_.recording->troubles() + hangs_heard_;
+  if (asked == dumps_made_ || dumping_.exchange(true)) return;
+  dumps_made_ = asked;
   if (dumper_.joinable()) dumper_.join();
   dumper_ = std::thread([this, path] {
     const Status dumped = diagnose::dump_recording(path, setting_.dumps);

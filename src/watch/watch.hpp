@@ -118,7 +118,6 @@ class Watch {
   void note_clock();
   void tell_notes(const Digest& digest);
   void dump_if_asked();
-  void dump();
   void answer(const std::vector<std::byte>& question);
   void hear(const std::vector<Message>& messages, uint64_t now_ns);
   void look_at_hangs(uint64_t now_ns);
@@ -142,7 +141,8 @@ class Watch {
   WorkBetween work_between_;
   ConnectionLog connections_;
   std::chrono::steady_clock::time_point next_news_;
-  uint64_t next_event_ = 0, told_at_ns_ = 0, dumps_made_ = 0;
+  uint64_t next_event_ = 0, told_at_ns_ = 0;
+  uint64_t hangs_heard_ = 0, dumps_made_ = 0;  // the latter of all that ask for one
   // Plans that digests were about, by communicator and hash: once, and told to the coordinator.
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
   std::unique_ptr<BackgroundJudge> judge_;  // null, but for rank 0, until it is told something

@@ -42,7 +42,16 @@ class Coordinator {
     verdict.factor = factor;
     return verdict;
   }
+  // The same, by the calls of the second rack's ranks alone.
+  watch::LiveVerdict slow_in_rack1(const std::string& link, double factor) const {
+    watch::LiveVerdict verdict = slow_link(link, factor);
+    verdict.comm = 2;
+    verdict.members = {4, 5, 6, 7};
+    return verdict;
+  }
   void hears(const watch::LiveVerdict& verdict) { replanner_.heard(verdict); }
+  // As though that had been proposed.
+  void plans_by(std::vector<SlowBoundary> slow) { take(std::move(slow)); }
   void hears_that_is_over(watch::LiveVerdict verdict) {
     verdict.withdrawn = true;
     replanner_.heard(verdict);
@@ -54,6 +63,12 @@ class Coordinator {
     MutexLock lock(mutex_);
     while (proposals_.size() < count) more_.wait(lock);
     return proposals_;
+  }
+  // The last two, once nothing is to be planned around any more.
+  std::vector<std::vector<SlowBoundary>> last_two() {
+    MutexLock lock(mutex_);
+    while (proposals_.size() < 2 || !proposals_.back().empty()) more_.wait(lock);
+    return {proposals_.end() - 2, proposals_.end()};
   }
 
  private:
@@ -118,6 +133,32 @@ TEST(Replanner, TakesTheSlowerOfWhatTwoCommunicatorsSay) {
   coordinator.hears_that_is_over(quarter);
   const std::vector<SlowBoundary> at_half = {{"h0", false, 500}, {"h0", true, 500}};
   EXPECT_EQ(coordinator.proposals(3), (Proposals{at_half, kHostAtAQuarter, at_half}));
+}
+
+// Its verdict is of calls that the other host, which is slow still, takes no part in.
+TEST(Replanner, WhereOneOfTwoHealsItPlansForTheOtherAlone) {
+  Coordinator coordinator;
+  const watch::LiveVerdict first = coordinator.slow_link("h0", 4),
+                           second = coordinator.slow_in_rack1("h4", 4);
+  coordinator.hears(first);
+  std::vector<SlowBoundary> both = coordinator.proposals(1).front();
+  for (const bool egress : {false, true}) both.push_back({"h4", egress, 250});
+  coordinator.plans_by(both);
+  coordinator.hears(second);
+  coordinator.hears_that_is_over(second);
+  coordinator.hears_that_is_over(first);
+  EXPECT_EQ(coordinator.last_two(), (Proposals{kHostAtAQuarter, {}}));
+}
+
+// How slow it is need not be known in the end.
+TEST(Replanner, WhatIsWithdrawnIsOverHoweverItWasToldLast) {
+  Coordinator coordinator;
+  watch::LiveVerdict slow = coordinator.slow_link("h0", 4);
+  coordinator.hears(slow);
+  slow.factor = 0;
+  coordinator.hears(slow);
+  coordinator.hears_that_is_over(slow);
+  EXPECT_EQ(coordinator.proposals(2), (Proposals{kHostAtAQuarter, {}}));
 }
 
 TEST(Replanner, PassesOverWhatCannotBePlannedFor) {

@@ -3,6 +3,8 @@
 // ctest not-under-tsan: it has one thread
 #include "record/notes.hpp"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 namespace sennit {
@@ -44,7 +46,8 @@ std::vector<Note> samples() {
                       {3, 4},
                       2.5,
                       0.25,
-                      0.5},
+                      0.5,
+                      1},
           ConnectionsNote{{record_of(3), record_of(0)}}};
 }
 
@@ -65,6 +68,17 @@ TEST(Notes, OfWhichTheLastIsCutOff) {
     for (size_t length = first.size(); length < bytes.size(); length++)
       EXPECT_EQ(decode_notes({bytes.data(), length}), (std::vector<Note>{samples()[1]}));
   }
+}
+
+// It has not said yet whether a whole tier is slow.
+TEST(Notes, AVerdictOfAnOlderRecordingIsOfOneLink) {
+  auto verdict = std::get<VerdictNote>(samples()[4]);
+  std::vector<std::byte> bytes = encode(verdict);
+  bytes.resize(bytes.size() - sizeof(uint32_t));
+  const auto length = static_cast<uint32_t>(bytes.size() - 2 * sizeof(uint32_t));
+  std::memcpy(bytes.data() + sizeof(uint32_t), &length, sizeof length);
+  verdict.tier = -1;
+  EXPECT_EQ(decode_notes(bytes), (std::vector<Note>{verdict}));
 }
 
 TEST(Notes, OfUnknownKindsArePassedOver) {

@@ -181,6 +181,32 @@ TEST_F(RecordingFile, HasTheLatestOfConnectionsAndTheClock) {
   EXPECT_EQ(copy.clock.measured_ns, 345u);
 }
 
+// Jobs that make communicators again and again leave room for the plans of calls, and those of any
+// number of plans for what went wrong.
+TEST_F(RecordingFile, NotesOfOneKindTakeNoRoomFromOthers) {
+  const std::unique_ptr<Recording> recording = open();
+  constexpr size_t kMany = 3 * Recording::kMostCommunicatorBytes / 2;
+  const std::vector<std::byte> comm = encode(CommunicatorNote{7, std::vector<int>(100'000)});
+  for (size_t bytes = 0; bytes < kMany; bytes += comm.size())
+    recording->note(comm, Recording::NoteKind::communicator);
+  PlanNote plan;
+  plan.request.counts.resize(10'000);
+  const std::vector<std::byte> planned = encode(plan);
+  for (size_t bytes = 0; bytes < 2 * Recording::kMostPlanBytes; bytes += planned.size())
+    recording->note(planned, Recording::NoteKind::plan);
+  recording->note(encode(FailureNote{7, 1, "rank 3 died"}));
+  size_t comms = 0, plans = 0, failures = 0;
+  const RankRecording read = *read_recording(recording->path());
+  for (const Note& note : read.notes) {
+    comms += std::holds_alternative<CommunicatorNote>(note);
+    plans += std::holds_alternative<PlanNote>(note);
+    failures += std::holds_alternative<FailureNote>(note);
+  }
+  EXPECT_EQ(comms, Recording::kMostCommunicatorBytes / comm.size());
+  EXPECT_EQ(plans, Recording::kMostPlanBytes / planned.size());
+  EXPECT_EQ(failures, 1u);
+}
+
 // In /dev/shm.
 class SharedMemory : public testing::Test {
  protected:
@@ -312,6 +338,17 @@ TEST_F(RecordingFile, ErrorsNameTheFileAndWhatIsWrong) {
   std::filesystem::copy_file(path, folder_ / "huge");
   trainer::change_byte(folder_ / "huge", offsetof(RecordingHeader, size) + 3, 0x7f);
   EXPECT_NE(error(folder_ / "huge").find("is damaged"), std::string::npos);
+}
+
+// A file of a terabyte takes no more memory than the notes that a rank may have written.
+TEST_F(RecordingFile, OfAFileThatSeemsEndlessTheNotesAreRead) {
+  const std::unique_ptr<Recording> recording = open();
+  recording->note(encode(FailureNote{1, 2, "it went wrong"}));
+  std::filesystem::resize_file(recording->path(), uintmax_t{1} << 40);
+  const Result<RankRecording> read = read_recording(recording->path());
+  ASSERT_TRUE(read.ok()) << read.status().text();
+  ASSERT_EQ(read->notes.size(), 1u);
+  EXPECT_EQ(std::get<FailureNote>(read->notes[0]).text, "it went wrong");
 }
 
 // Whatever one byte is, it is read, or refused.

@@ -62,6 +62,20 @@ TEST(ConnectionLog, OneThatWasMadeAgainBeginsAnew) {
   EXPECT_EQ(log.records(9)[0].lately().segments_again, 0u);
 }
 
+// The kernel counts them in 32 bits.
+TEST(ConnectionLog, SegmentsAreCountedOnBeyond32Bits) {
+  constexpr uint64_t kStep = 900'000'000, kAgain = 500'000'000, kMask = 0xffff'ffff;
+  ConnectionLog log;
+  for (uint64_t s = 1; s <= 30; s++)
+    log.look(std::vector{at(3, s, (kStep * s) & kMask, (kAgain * s) & kMask, 1000 * s)});
+  const ConnectionRecord record = log.records(9)[0];
+  EXPECT_EQ(record.latest.counters.segments, 30 * kStep);
+  EXPECT_EQ(record.latest.counters.segments_again, 30 * kAgain);
+  const ConnectionCounters lately = record.lately();
+  EXPECT_EQ(lately.segments * 1000, lately.busy_us * kStep) << "of the same stretch";
+  EXPECT_EQ(lately.segments_again * kStep, lately.segments * kAgain);
+}
+
 TEST(ConnectionLog, OfTooManyThoseThatWereBusyLongest) {
   ConnectionLog log;
   std::vector<ConnectionStatistics> all;

@@ -3,7 +3,11 @@
 // slowly, because a rank is stopped and continued in turns.
 //
 // ctest quiet: where nobody gets a core everybody is silent
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -20,7 +24,9 @@
 #include "base/clock.hpp"
 #include "diagnose/recorded/recordings.hpp"
 #include "diagnose/recorded/verdict.hpp"
+#include "record/recording.hpp"
 #include "sennit/sennit.h"
+#include "tests/support/eventually.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -30,6 +36,7 @@ namespace sennit::diagnose {
 namespace {
 
 using sennit_test::Arrivals;
+using sennit_test::eventually;
 using sennit_test::Processes;
 
 void all_reduce(sennit_comm_t comm, size_t count) {
@@ -206,6 +213,47 @@ TEST_F(HungJob, ASignalHasARankLeaveACopyAndGoOn) {
     EXPECT_GT(rank.events.size(), 5u);
     EXPECT_FALSE(rank.notes.empty());
   }
+  released_.add();
+  for (const std::optional<std::string>& report : processes_->reports(60s))
+    EXPECT_EQ(report.value_or("killed"), "left");
+}
+
+// As where the folder is slow, and something happens while a copy is being written.
+TEST_F(HungJob, ACopyThatIsAskedForWhileOneIsMadeIsMadeLater) {
+  start(2,
+        [this](int, sennit_comm_t comm) {
+          int stop = 0;
+          while (!stop) {
+            arrived_.add();
+            stop = released_.await(1, 1ms);
+            sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+          }
+        },
+        {{"SENNIT_WATCH", "0.05"}});
+  ASSERT_TRUE(arrived_.await(10, 30s));
+  processes_->signal(0, SIGUSR2);
+  std::string copy;
+  ASSERT_TRUE(eventually([&] {
+    for (const auto& entry : std::filesystem::directory_iterator(dumps_.path()))
+      if (entry.path().string().ends_with("-0")) copy = entry.path().string();
+    return !copy.empty();
+  }));
+  // Who writes to a pipe waits until somebody reads it.
+  ASSERT_EQ(mkfifo((copy + kUnfinishedRecording).c_str(), 0600), 0);
+  const int pipe = open((copy + kUnfinishedRecording).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(pipe, 0);
+  processes_->signal(0, SIGUSR2);
+  pollfd begun{pipe, POLLIN, 0};
+  ASSERT_EQ(poll(&begun, 1, 30'000), 1);
+  processes_->signal(0, SIGUSR2);
+  std::this_thread::sleep_for(300ms);  // so that it is seen meanwhile
+  std::filesystem::remove(copy);
+  ASSERT_EQ(fcntl(pipe, F_SETFL, 0), 0);
+  std::vector<char> bytes(1 << 16);
+  while (read(pipe, bytes.data(), bytes.size()) > 0) continue;
+  close(pipe);
+  EXPECT_TRUE(eventually([&] { return std::filesystem::is_regular_file(copy); }))
+      << "the pipe is in its place still";
   released_.add();
   for (const std::optional<std::string>& report : processes_->reports(60s))
     EXPECT_EQ(report.value_or("killed"), "left");

@@ -344,6 +344,74 @@ TEST(Judge, WhoIsToldByOtherCallsIsPassedOverAlone) {
   EXPECT_TRUE(told[0].withdrawn);
 }
 
+// Second after second, what four ranks tell of the calls of communicators that all of them are in.
+// Rank 1 is late to those of 1 and 2, and nobody to those of 3.
+class LateJob {
+ public:
+  LateJob() : judge_(job_.fabric.to_text(), job_.placements) {
+    for (const uint32_t comm : {1, 2, 3}) judge_.note(0, CommunicatorNote{comm, {0, 1, 2, 3}});
+  }
+  void passes(uint64_t seconds) { now_ns_ += seconds * kNsPerS; }
+  std::vector<LiveVerdict> hears_of(const std::vector<uint32_t>& comms, int seconds = 1) {
+    constexpr uint64_t kPeriodNs = 10'000'000;
+    std::vector<LiveVerdict> told;
+    for (int second = 0; second < seconds; second++) {
+      passes(1);
+      for (int rank = 0; rank < 4; rank++) {
+        Digest digest;
+        digest.span_ns = kNsPerS;
+        for (const uint32_t comm : comms)
+          digest.paces.push_back(
+              {comm, 50, rank == 1 && comm < 3 ? kPeriodNs / 2 : 1000, kPeriodNs});
+        judge_.digest(rank, digest, now_ns_);
+      }
+      for (LiveVerdict& verdict : judge_.look(now_ns_)) told.push_back(std::move(verdict));
+    }
+    return told;
+  }
+
+ private:
+  const diagnose::SimulatedJob job_ = job_on(kTree);
+  Judge judge_;
+  uint64_t now_ns_ = 1000 * kNsPerS;
+};
+
+// One that was freed says nothing more, and what was told by its calls must not stand for ever, nor
+// keep others' calls from telling it.
+TEST(Judge, WhatWasToldByACommunicatorThatIsNotUsedAnyMoreIsTakenBack) {
+  LateJob job;
+  std::vector<LiveVerdict> told = job.hears_of({1}, 6);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].comm, 1u);
+  told = job.hears_of({2}, 15);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].comm, 1u);
+  EXPECT_TRUE(told[0].withdrawn);
+  EXPECT_EQ(told[1].comm, 2u);
+  EXPECT_EQ(told[1].ranks, std::vector<int>{1});
+  EXPECT_FALSE(told[1].withdrawn);
+}
+
+TEST(Judge, WhileNobodyCallsNothingIsTakenBack) {
+  LateJob job;
+  ASSERT_EQ(job.hears_of({1, 2}, 6).size(), 1u);
+  job.passes(600);
+  EXPECT_TRUE(job.hears_of({2}).empty()) << "it is told of the other one a moment later";
+  EXPECT_TRUE(job.hears_of({1, 2}, 6).empty());
+}
+
+TEST(Judge, OfACommunicatorThatIsUsedNowAndThenNothingIsTakenBackBetween) {
+  LateJob job;
+  std::vector<LiveVerdict> told;
+  for (int step = 0; step < 12; step++) {
+    for (LiveVerdict& verdict : job.hears_of({1, 3})) told.push_back(std::move(verdict));
+    for (LiveVerdict& verdict : job.hears_of({3}, 5)) told.push_back(std::move(verdict));
+  }
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].comm, 1u);
+  EXPECT_FALSE(told[0].withdrawn);
+}
+
 TEST(Judge, WhatMakesNoSenseIsPassedOver) {
   const diagnose::SimulatedJob job = job_on(kTree);
   Judge judge(job.fabric.to_text(), job.placements);

@@ -48,6 +48,17 @@ Result<IbSubnet> read_routes(const std::string& file) {
   return subnet;
 }
 
+// What is not in the fabric that --fabric writes.
+void say_what_is_left_out(const diagnose::Verdict& verdict) {
+  constexpr const char* kOption = "sennit diagnose: --fabric:";
+  if (verdict.slow.empty())
+    std::fprintf(stderr, "%s no slow link was found: it is as it was before\n", kOption);
+  for (const diagnose::FoundLink& slow : verdict.slow)
+    if (slow.factor <= 0)
+      std::fprintf(stderr, "%s %s: a note says so, and its capacity is as it was before\n", kOption,
+                   diagnose::what_it_carries(slow).c_str());
+}
+
 int run(const Options& options) {
   if ((options.json == "-") + (options.html == "-") + (options.fabric == "-") > 1) {
     std::fprintf(stderr,
@@ -83,9 +94,7 @@ int run(const Options& options) {
     if (!text)
       std::fprintf(stderr, "sennit diagnose: --fabric: %s\n", text.status().text().c_str());
     if (!text || !write(options.fabric, *text)) return kOff;
-    if (verdict.slow.empty())
-      std::fprintf(stderr,
-                   "sennit diagnose: --fabric: no slow link was found: it is as it was before\n");
+    say_what_is_left_out(verdict);
   }
   return verdict.kind == diagnose::VerdictKind::well ? kWell : kWrong;
 }

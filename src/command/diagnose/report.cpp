@@ -84,6 +84,13 @@ std::string counted(const JobRecording& job) {
 
 }  // namespace
 
+std::string what_it_carries(const FoundLink& slow) {
+  const std::string name = slow.whole_tier ? fmt::format("each of {}", fmt::join(slow.names, ", "))
+                                           : fmt::format("{}", fmt::join(slow.names, " or "));
+  if (slow.factor <= 0) return name + " is slower than its like; its rate is not known";
+  return fmt::format("{} carries {:.0f}% of its capacity", name, kPercent / slow.factor);
+}
+
 Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict, Plans& plans) {
   constexpr int64_t kNsPerSecond = 1'000'000'000;
   if (!plans.fabric())
@@ -97,15 +104,14 @@ Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict,
   for (const FoundLink& slow : verdict.slow) {
     const TierTree* const tree = plans.tree(slow.comm ? *slow.comm : whole_job(job));
     const bool told_apart = slow.names.size() == 1 || slow.whole_tier;
-    if (tree && told_apart) {
+    if (slow.factor > 0 && tree && told_apart) {
       Result<Fabric> seen =
           by_traffic(std::move(fabric), *tree, slow_boundaries(slow.names, slow.factor),
                      static_cast<int64_t>(latest_ns) / kNsPerSecond);
       if (!seen) return seen.status();
       fabric = *std::move(seen);
     } else if (fabric.notes.size() < kMaxConflicts) {
-      fabric.notes.push_back(fmt::format("by traffic: {} carries {:.0f}% of its capacity",
-                                         fmt::join(slow.names, " or "), kPercent / slow.factor));
+      fabric.notes.push_back("by traffic: " + what_it_carries(slow));
     }
   }
   return fabric.to_text();

@@ -17,9 +17,11 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
 // took. (command/diagnose/page.cpp)
 std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans& plans);
 
+// "out of rack1 carries 47% of its capacity", or that it is slow by nobody knows how much.
+std::string what_it_carries(const FoundLink& slow);
 // The job's fabric in its text form, as traffic has shown it: what a slow link carries is its
-// capacity then, measured when the job last did something. Of links that are not told apart there
-// is a note. Errors: the fabric is not recorded.
+// capacity then, measured when the job last did something. Of links that are not told apart, and of
+// one whose rate is not known, there is a note. Errors: the fabric is not recorded.
 Result<std::string> fabric_text(const JobRecording& job, const Verdict& verdict, Plans& plans);
 
 }  // namespace sennit::diagnose

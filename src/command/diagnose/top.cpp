@@ -12,12 +12,12 @@
 
 #include <fmt/core.h>
 
-#include "base/clock.hpp"
 #include "command/command_line.hpp"
 #include "command/commands.hpp"
 #include "command/diagnose/search.hpp"
 #include "diagnose/calls.hpp"
 #include "diagnose/plans.hpp"
+#include "diagnose/recorded/verdict.hpp"
 #include "plan/bound.hpp"
 
 namespace sennit {
@@ -42,13 +42,14 @@ struct Span {
   bool holds(uint64_t ns) const { return ns > begin_ns && ns <= end_ns; }
 };
 
-// Of a rank that runs until now, else until the last that it recorded; no longer than its ring.
+// Of a rank that runs until now, where that is known by its clock, else until the last that it
+// recorded; no longer than its ring.
 Span span_of(const RankRecording& rank) {
   Span span;
   for (const TraceEvent& event : rank.events)
     span.end_ns = std::max(span.end_ns, event.is_step() ? event.ended_at() : event.posted_ns);
   if (rank.state == diagnose::RankState::running)
-    span.end_ns = std::max(span.end_ns, rank.moment_ns(realtime_ns()));
+    span.end_ns = std::max(span.end_ns, rank.as_of_ns);
   const uint64_t oldest = rank.events.empty() ? span.end_ns : rank.events.front().posted_ns;
   span.begin_ns = std::max(oldest, span.end_ns - std::min(span.end_ns, kMostSpanNs));
   return span;
@@ -169,7 +170,7 @@ std::string frame(const JobRecording& job) {
   }
   bool well = job.find(0) != nullptr;
   for (const VerdictAbout about : kVerdictsAbout) {
-    const VerdictNote* const last = job.last_told(about);
+    const VerdictNote* const last = told_still(job, about);
     if (!last) continue;
     text += "rank 0 says: " + last->sentence + "\n";
     well = false;
@@ -181,9 +182,13 @@ std::string frame(const JobRecording& job) {
 int run(const Options& options) {
   constexpr int kOff = 2;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
+  diagnose::SearchArguments search = options.search;
   for (bool first = true;; first = false) {
-    const Result<JobRecording> job = diagnose::find_job("top", options.search);
+    const Result<JobRecording> job = diagnose::find_job("top", search);
     if (!job) return first ? kOff : 0;  // it has ended, and left nothing
+    // Others may start meanwhile, and the process that it was found by may end before it.
+    search.job = fmt::format("{:016x}", job->job);
+    search.pid = 0;
     if (terminal && !options.once) fmt::print("\033[H\033[J");
     fmt::print("{}", frame(*job));
     std::fflush(stdout);

@@ -18,6 +18,7 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.hpp"
 #include "diagnose/communicator_numbers.hpp"
 #include "diagnose/file.hpp"
 #include "record/recording.hpp"
@@ -79,22 +80,28 @@ std::vector<std::string> recordings_of_this_user() {
   return found;
 }
 
-// The state of the process that has it open, where that can be known.
-char process_state(const std::string& path, const struct stat& file, int64_t pid) {
+// The process of this host that has it open, as a folder in /proc; empty where that is not known.
+std::string process_of(const std::string& path, const struct stat& file, int64_t pid) {
   constexpr std::string_view kProc = "/proc/";
-  std::string number = std::to_string(pid);
-  if (path.starts_with(kProc)) {
-    number = path.substr(kProc.size(), path.find('/', kProc.size()) - kProc.size());
-  } else {
-    bool its_own = false;
-    struct stat open {};
-    for (const std::string& other : recordings_of(number))
-      its_own |= stat(other.c_str(), &open) == 0 && open.st_ino == file.st_ino &&
-                 open.st_dev == file.st_dev;
-    if (!its_own) return 0;
-  }
+  if (path.starts_with(kProc)) return path.substr(0, path.find('/', kProc.size()));
+  const std::string number = std::to_string(pid);
+  struct stat open {};
+  for (const std::string& other : recordings_of(number))
+    if (stat(other.c_str(), &open) == 0 && open.st_ino == file.st_ino && open.st_dev == file.st_dev)
+      return std::string(kProc) + number;
+  return "";
+}
+
+// The clock is shifted in a time namespace. Where the kernel has none both are empty.
+bool has_our_clock(const std::string& process) {
+  std::error_code none;
+  return std::filesystem::read_symlink(process + "/ns/time", none) ==
+         std::filesystem::read_symlink("/proc/self/ns/time", none);
+}
+
+char process_state(const std::string& process) {
   std::string text;
-  std::getline(std::ifstream("/proc/" + number + "/stat"), text);
+  std::getline(std::ifstream(process + "/stat"), text);
   // "pid (name) S ...": the name may hold anything
   const size_t at = text.rfind(')');
   return at == std::string::npos || at + 2 >= text.size() ? 0 : text[at + 2];
@@ -227,10 +234,14 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.monotonic_ns = header.monotonic_ns;
   read.clock = header.clock;
   read.state = state_of(file.fd(), header);
+  read.as_of_ns = header.dumped_ns;
   struct stat info {};
-  read.dumped_ns = header.dumped_ns;
-  if (read.state == RankState::running && read.dumped_ns == 0 && fstat(file.fd(), &info) == 0)
-    read.process = process_state(path, info, read.pid);
+  if (read.state == RankState::running && read.as_of_ns == 0 && fstat(file.fd(), &info) == 0)
+    if (const std::string process = process_of(path, info, read.pid); !process.empty()) {
+      read.process = process_state(process);
+      // Before its events are read: what it does meanwhile must not seem long ago.
+      if (has_our_clock(process)) read.as_of_ns = now_ns();
+    }
   Result<RecordingFile::Events> events = file.events_from(0);
   if (!events) return events.status();
   read.recorded = events->next;

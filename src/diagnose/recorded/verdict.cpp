@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -183,10 +184,9 @@ std::string rough_time(uint64_t ns) {
   return fmt::format("{} h", s / kSPerMin / kMinPerHour);
 }
 
-// "call 41 of communicator 1 (14 min ago)": by a rank that has recorded it. Of a job that has
-// ended, how long before it recorded its last event.
-std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq,
-                       std::optional<uint64_t> now_ns) {
+// "call 41 of communicator 1 (14 min ago)": by a rank that has recorded it. Where it is not known
+// how old its recording is, how long before it recorded its last event.
+std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq) {
   std::string text = fmt::format("call {} of {}", seq, job.comm_name(comm));
   for (const RankRecording& rank : job.ranks)
     for (const TraceEvent& event : rank.events) {
@@ -196,9 +196,10 @@ std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq,
         continue;
       // Of a short call there is the end alone.
       const uint64_t began_ns = begin ? event.posted_ns : event.posted_ns - event.after(event.last);
-      const uint64_t end_ns = now_ns ? rank.moment_ns(*now_ns) : rank.events.back().posted_ns;
+      const bool dated = rank.as_of_ns != 0;
+      const uint64_t end_ns = dated ? rank.as_of_ns : rank.events.back().posted_ns;
       const uint64_t ago_ns = end_ns - std::min(end_ns, began_ns);
-      return text + fmt::format(" ({} {})", rough_time(ago_ns), now_ns ? "ago" : "before the end");
+      return text + fmt::format(" ({} {})", rough_time(ago_ns), dated ? "ago" : "before the end");
     }
   return text;
 }
@@ -218,10 +219,9 @@ Verdict of_slow_link(const SlowLink& slow, const ObservedPlan& observed, size_t 
   verdict.slow = {{verdict.links, slow.factor, slow.tier >= 0, observed.comm}};
   const size_t calls = observed.calls.size();
   const size_t first = before > 0 ? 0 : slow.since;
-  const std::string since =
-      (first > 0 || before > 0) && first < calls
-          ? since_call(job, observed.comm, observed.calls[first], options.now_ns)
-          : "";
+  const std::string since = (first > 0 || before > 0) && first < calls
+                                ? since_call(job, observed.comm, observed.calls[first])
+                                : "";
   const std::string call = plans.call_name(observed.comm, observed.plan);
   verdict.sentence = slow_link_sentence(tree, slow, since, call);
   verdict.evidence.push_back(fmt::format("by the messages of {} calls of {} on {}", calls, call,
@@ -320,10 +320,10 @@ std::string when(const VerdictNote& note, std::optional<uint64_t> now_ns) {
 // By the calls of all hosts, also of those whose recordings are not here.
 void add_told(const JobRecording& job, std::optional<uint64_t> now_ns, Verdict* verdict) {
   for (const VerdictAbout about : kVerdictsAbout) {
-    const VerdictNote* const note = job.last_told(about);
-    if (!note || (about == VerdictAbout::hang && is_over(job, *note))) continue;
+    const VerdictNote* const note = told_still(job, about);
+    if (!note) continue;
     if (about == VerdictAbout::link && verdict->slow.empty())
-      verdict->slow = {{note->links, note->factor, false, std::nullopt}};
+      verdict->slow = {{note->links, note->factor, note->tier >= 0, std::nullopt}};
     if (verdict->kind != VerdictKind::well) {
       verdict->evidence.push_back("rank 0 said while the job ran" + when(*note, now_ns) + ": " +
                                   note->sentence);
@@ -407,14 +407,29 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
 
 Verdict what_is_wrong(const JobRecording& job, Plans& plans, const JudgeOptions& options) {
   const Patience patience{options.quiet_ns, options.quiet_ns};
+  Standings standings = standings_of(job, plans);
+  Verdict verdict;
   if (const std::optional<Hang> hang =
-          find_hang(job, plans, standings_of(job, plans, options.now_ns), patience))
-    return of_hang(*hang);
-  if (std::optional<Verdict> failed = of_failures(job)) return *std::move(failed);
-  return of_slowness(job, plans, options);
+          find_hang(job, plans, std::move(standings.by_rank), patience))
+    verdict = of_hang(*hang);
+  else if (std::optional<Verdict> failed = of_failures(job))
+    verdict = *std::move(failed);
+  else
+    verdict = of_slowness(job, plans, options);
+  if (!standings.undated.empty())
+    verdict.evidence.push_back(
+        fmt::format("how old the recordings of {} are is not known, as they are of another host or "
+                    "a container: what was recorded last is now",
+                    name_ranks(standings.undated)));
+  return verdict;
 }
 
 }  // namespace
+
+const VerdictNote* told_still(const JobRecording& job, VerdictAbout about) {
+  const VerdictNote* const note = job.last_told(about);
+  return note && about == VerdictAbout::hang && is_over(job, *note) ? nullptr : note;
+}
 
 std::string_view name(VerdictKind kind) {
   constexpr std::string_view kNames[] = {"well",      "hang",      "failed",      "gone",

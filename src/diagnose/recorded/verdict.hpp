@@ -41,12 +41,16 @@ struct Verdict {
   std::vector<std::string> links;  // of which one is to blame: "out of rack1"
   // Which of a link's cables, by the forwarding tables; empty: not known.
   std::vector<std::string> cables;
-  double factor = 1;      // of a slow link: what it should carry over what it does
+  double factor = 1;      // of a slow link: what it should carry over what it does; 0: not known
   double cost = 0;        // part of the time that is lost to it
   double confidence = 0;  // 0 to 1; of a slow link alone
   std::optional<Hang> hang;
   std::vector<FoundLink> slow;  // all that were found, also beside what costs more
 };
+
+// What was told last of that while the job ran, and still holds. Where the job has gone on or ended
+// since, a hang is over that nobody has withdrawn. Null: nothing.
+const VerdictNote* told_still(const JobRecording& job, VerdictAbout about);
 
 // The sentence, also where nothing is wrong.
 std::string headline(const Verdict& verdict);
@@ -56,7 +60,7 @@ std::vector<std::string> reasons(const Verdict& verdict);
 // From when on something is wrong.
 struct JudgeOptions {
   uint64_t quiet_ns = 2'000'000'000;  // a call in which nothing moves for so long hangs
-  // Of a job that runs, CLOCK_REALTIME now; nothing: what was recorded last is now.
+  // Of a job that runs, CLOCK_REALTIME now, by which it is said how long ago rank 0 told something.
   std::optional<uint64_t> now_ns;
   double least_factor = 1.1;   // of slow links
   double least_cost = 0.05;    // of slow ranks

@@ -5,10 +5,12 @@
 // ctest runs: sennit_command
 // ctest not-under-tsan: it runs a command, whose threads others try
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <regex>
 #include <set>
 #include <string>
@@ -18,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "diagnose/recorded/recordings.hpp"
+#include "record/recording.hpp"
 #include "tests/command/emulate/emulated.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
@@ -137,6 +140,29 @@ TEST_F(DiagnoseCommand, TopShowsOneFrame) {
     EXPECT_NE(outcome.output.find(text), std::string::npos) << text << " in:\n" << outcome.output;
   EXPECT_EQ(outcome.output.find('\033'), std::string::npos);
   EXPECT_EQ(sh(kSennit + "top --once /nowhere").status, 2);
+}
+
+// Also when another job is started beside it.
+TEST_F(DiagnoseCommand, TopStaysWithItsJob) {
+  std::unique_ptr<Recording> its = Recording::open({0x11, 0, 1, "a"}, folder_.path());
+  FILE* const top = popen((kSennit + "top " + folder_.path() + " 2>&1").c_str(), "r");
+  ASSERT_NE(top, nullptr);
+  const auto next_line = [&]() -> std::string {
+    char line[1000];
+    return fgets(line, sizeof line, top) ? line : "";
+  };
+  const auto next_job = [&] {
+    std::string line = next_line();
+    while (line.starts_with("rank 0 says")) line = next_line();
+    return line;
+  };
+  const std::string job = "job 0000000000000011: 1 of 1 ranks recorded here\n";
+  EXPECT_EQ(next_job(), job);
+  const std::unique_ptr<Recording> other = Recording::open({0x22, 0, 1, "b"}, folder_.path());
+  for (int frame = 0; frame < 2; frame++) EXPECT_EQ(next_job(), job);
+  its.reset();
+  while (!next_line().empty()) continue;
+  EXPECT_EQ(pclose(top), 0);
 }
 
 TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {

@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -18,6 +20,7 @@
 
 #include "base/clock.hpp"
 #include "diagnose/recorded/recordings.hpp"
+#include "record/recording.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/processes.hpp"
 #include "tests/support/test_folder.hpp"
@@ -73,6 +76,19 @@ class VerdictOf : public testing::Test {
     return verdict;
   }
   void end() { processes_->reports(60s); }
+  // As though the host's real time had been set on, or back, since the ranks began.
+  void set_real_time(std::chrono::nanoseconds on) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      uint64_t began_ns = 0;
+      constexpr auto kAt = static_cast<std::streamoff>(offsetof(RecordingHeader, realtime_ns));
+      file.seekg(kAt);
+      file.read(reinterpret_cast<char*>(&began_ns), sizeof began_ns);
+      began_ns -= static_cast<uint64_t>(on.count());
+      file.seekp(kAt);
+      file.write(reinterpret_cast<const char*>(&began_ns), sizeof began_ns);
+    }
+  }
 
   Arrivals arrived_;   // ranks have come to where the test wants them
   Arrivals released_;  // the test lets the ranks go on
@@ -125,6 +141,41 @@ TEST_F(VerdictOf, ARankThatIsStopped) {
   for (const std::string& line : verdict.evidence) evidence += line + "\n";
   EXPECT_NE(evidence.find("is stopped (SIGSTOP)"), std::string::npos) << evidence;
   processes_->signal(1, SIGCONT);
+  released_.add();
+  end();
+}
+
+// How long a call has been open is told by the clock that its rank records by.
+TEST_F(VerdictOf, AJobThatGoesOnAsRealTimeIsSetAnew) {
+  start(2, [this](int, sennit_comm_t comm) {
+    int stop = 0;
+    arrived_.add();
+    while (!stop) {
+      stop = released_.await(1, 0ms);
+      sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+      all_reduce(comm, 1 << 18);
+    }
+  });
+  ASSERT_TRUE(arrived_.await(2, 30s));
+  set_real_time(5s);
+  for (int look = 0; look < 10; look++) EXPECT_NE(judged().kind, VerdictKind::hang);
+  released_.add();
+  end();
+}
+
+TEST_F(VerdictOf, ARankThatDoesNotCallAsRealTimeIsSetBack) {
+  start(2, [this](int rank, sennit_comm_t comm) {
+    all_reduce(comm, 1000);
+    arrived_.add();
+    if (rank == 1) released_.await(1, 60s);
+    all_reduce(comm, 1 << 18);
+  });
+  ASSERT_TRUE(arrived_.await(2, 30s));
+  set_real_time(-1h);
+  const Verdict verdict = awaited();
+  ASSERT_TRUE(verdict.hang) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1}) << verdict.sentence;
+  EXPECT_LT(verdict.hang->since_ns, uint64_t{60'000'000'000});
   released_.add();
   end();
 }
