@@ -22,6 +22,8 @@ constexpr std::string_view kOutOf = "out of ", kInto = "into ";
 // By less than so many deviations an edge differs by chance.
 constexpr double kChance = 2;
 constexpr double kLeastConfidence = 0.35, kLeastConfidenceAmongLike = 0.4;
+// As little as what the simulator shows may explain of the ratios alone.
+constexpr double kLeastConfidenceIfShown = 0.1;
 // Of all that is to be explained, as much may be left; by a whole tier less, as where many wait for
 // one link they are slower alike, too.
 constexpr double kMostLeft = 0.8, kMostLeftByTier = 0.32;
@@ -67,10 +69,18 @@ bool stands_out(const Hypothesis& hypothesis) {
   return hypothesis.gain >= kTimes * hypothesis.apart;
 }
 
-// What does not explain its own edges explains nothing, however well it fits the rest.
-bool explains(const Hypothesis& hypothesis) {
-  return hypothesis.confidence >= kLeastConfidence && stands_out(hypothesis) &&
+bool explains_with(double least_confidence, const Hypothesis& hypothesis) {
+  return hypothesis.confidence >= least_confidence && stands_out(hypothesis) &&
          hypothesis.misfit <= (hypothesis.tier >= 0 ? kMostLeftByTier : kMostLeft);
+}
+
+// What does not explain its own edges explains nothing, however well it fits the rest.
+bool explains(const Hypothesis& hypothesis) { return explains_with(kLeastConfidence, hypothesis); }
+
+// Edges that take turns on a slow link become slower by different factors, of which no single one
+// explains much. The simulator may show them so.
+bool may_be_shown(const Hypothesis& hypothesis) {
+  return hypothesis.tier < 0 && explains_with(kLeastConfidenceIfShown, hypothesis);
 }
 
 bool fits_better(const Hypothesis& a, const Hypothesis& b) {
@@ -162,6 +172,7 @@ class Solver {
     return traffic_.most_factor(hypothesis.links, hypothesis.tier >= 0, well_ns());
   }
   bool is_shown(const Hypothesis& hypothesis) const;
+  bool is_believed(const Hypothesis& hypothesis) const;
   bool is_unlike(const Hypothesis& hypothesis) const;
   bool is_refuted(const Hypothesis& hypothesis) const;
   bool is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const;
@@ -460,7 +471,8 @@ void Solver::compare(std::vector<Hypothesis>* all) const {
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   for (auto it = all->begin(); it != (simulated_ ? all->end() : likely); ++it) measure_apart(&*it);
   std::stable_sort(all->begin(), likely, fits_better);
-  if (simulated_ && explains(all->front())) compare_by_synthesis(all);
+  if (simulated_ && (explains(all->front()) || may_be_shown(all->front())))
+    compare_by_synthesis(all);
 }
 
 TookAndWell Solver::took_and_well() const {
@@ -478,7 +490,7 @@ TookAndWell Solver::took_and_well() const {
 }
 
 // Those that are simulated: the first, then what is likely by how much longer edges took, and then
-// by how many times as long.
+// by how many times as long, also what the simulator alone may show.
 std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
                                              std::vector<Hypothesis>* all) const {
   const size_t most = std::min(kLikely, limits_.messages / simulated_->messages);
@@ -493,8 +505,12 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
       chosen.push_back(one);
   };
   for (const auto& [left, one] : by_time) choose(one, 1 + most / 2);
+  std::vector<Hypothesis*> by_score;
   for (Hypothesis& one : *all)
-    if (explains(one)) choose(&one, most);
+    if (explains(one) || may_be_shown(one)) by_score.push_back(&one);
+  std::stable_sort(by_score.begin(), by_score.end(),
+                   [](const auto* a, const auto* b) { return scores_better(*a, *b); });
+  for (Hypothesis* const one : by_score) choose(one, most);
   return chosen;
 }
 
@@ -504,6 +520,10 @@ std::vector<Hypothesis*> Solver::to_simulate(const Synthesis& synthesis,
 bool Solver::is_shown(const Hypothesis& hypothesis) const {
   const double most = simulates_roughly_ ? kMostUnlikeRoughly : kMostUnlike;
   return hypothesis.like && hypothesis.like->left <= most;
+}
+
+bool Solver::is_believed(const Hypothesis& hypothesis) const {
+  return explains(hypothesis) || (is_shown(hypothesis) && may_be_shown(hypothesis));
 }
 
 // Whether it explains the ratios but poorly, and was simulated finely, and shows next to nothing.
@@ -643,7 +663,7 @@ LinkFinding Solver::solve(double least_factor) {
   SlowLink slow = told(all, best);
   if (!is_slow_enough(best, slow.factor, least_factor)) return well;
   if ((!costs_time() && !is_planned_around(slow)) ||
-      (absolute() ? !explains(best) : slow.confidence < kLeastConfidenceAmongLike))
+      (absolute() ? !is_believed(best) : slow.confidence < kLeastConfidenceAmongLike))
     return {};
   return {std::move(slow), false};
 }

@@ -66,7 +66,7 @@ struct SimulationLimits {
   size_t messages = 0;
   bool cables = false;
 };
-inline constexpr SimulationLimits kWhileItRuns{32, 24'576, false}, kOfRecordings{64, 49'152, true};
+inline constexpr SimulationLimits kWhileItRuns{32, 24'576, false}, kOfRecordings{64, 98'304, true};
 
 // Well is what is not slower than `least_factor`, and known to be: not where it is not known what
 // edges should take, nor where something is slow that no boundary explains.

@@ -543,5 +543,42 @@ TEST(Links, BehindSeveralCablesAHostIsNamedAndNotTheRacksThatWaitForIt) {
   EXPECT_GE(named, mattered - 1);
 }
 
+// Edges that take turns on a slow uplink become slower by different factors, of which no single one
+// explains much. The simulator shows them so.
+TEST(Links, AnUplinkOnWhichEdgesTakeTurnsIsNamed) {
+  struct Case {
+    const char *racks, *slow;
+    int oversubscription;
+  };
+  int named = 0;
+  std::string others;
+  for (const Case& c : {Case{"5,5,3,4,2,2,4", "rack3", 4}, Case{"4,2,4,2,4,3", "rack0", 5}}) {
+    SimulatedJob job = job_on(
+        fmt::format("racks={};nic=400Mbit/s;oversubscription={}", c.racks, c.oversubscription));
+    const TierTree tree = tree_of(job);
+    constexpr size_t kCalls = 100;
+    job.calls = kCalls;
+    job.edge_noise = 0.2;
+    job.records_messages = false;
+    job.slow = {{{group_called(tree, c.slow), false}, 1.25}};
+    for (job.seed = 1; job.seed <= 4; job.seed++) {
+      const SimulatedCall call = *simulated_call(job);
+      const JobRecording recording = recording_of(job, call, {});
+      const ObservedPlan observed = observed_of(job, call, {});
+      Plans plans(recording);
+      JudgeOptions options;
+      options.observed = &observed;
+      options.least_factor = 1.05;
+      const Verdict verdict = judge(recording, plans, options);
+      const std::string truth = std::string("into ") + c.slow;
+      const bool rightly = !verdict.links.empty() && verdict.links.front() == truth;
+      named += rightly;
+      if (!rightly) others += fmt::format("{}: {}\n", truth, verdict.sentence);
+    }
+  }
+  constexpr int kMost = 8;
+  EXPECT_GE(named, kMost - 1) << others;
+}
+
 }  // namespace
 }  // namespace sennit::diagnose
