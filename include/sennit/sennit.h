@@ -224,8 +224,12 @@ SENNIT_EXPORT sennit_status_t sennit_comm_size(sennit_comm_t comm, int* size);
  * are made of one graph never run at once. A graph has no calls on other host memory, none with a
  * handle and none from SENNIT_ANY_SOURCE, and passes by what has failed or is destroyed; all ranks'
  * launches have ended before a communicator is finalized or destroyed. One device a communicator;
- * any number of streams, one after the other. SENNIT_NOT_FOUND where there is no driver of CUDA,
- * SENNIT_UNSUPPORTED where this build has no kernel or the device is too old. Local. */
+ * any number of streams, one after the other. Of the streams of one group none waits for another,
+ * as the default stream and one without CU_STREAM_NON_BLOCKING do: the group would never end. Ranks
+ * that share a process and a device have streams of their own that do not wait for one another:
+ * other calls are SENNIT_INVALID_ARGUMENT. A stream may come to a call late: that is no error, and
+ * a message waits for its peer's as long as it takes. SENNIT_NOT_FOUND where there is no driver of
+ * CUDA, SENNIT_UNSUPPORTED where this build has no kernel or the device is too old. Local. */
 SENNIT_EXPORT sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream);
 /* Position of this rank in fabric order: neighbours in it are near in the network. */
 SENNIT_EXPORT sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position);

@@ -52,8 +52,9 @@ class StreamWorker {
  public:
   virtual ~StreamWorker() = default;
   // Puts the place behind all that is in the stream now; an error where another rank of the owner's
-  // job has one there that is not over. `work_bytes`: of the results of all that
-  // will be submitted, for how much of the device is taken.
+  // job has one that is not over there, or in a stream that this one waits for by itself.
+  // `work_bytes`: of the results of all that will be submitted, for how much of the device is
+  // taken.
   virtual Status enqueue(void* stream, uint64_t work_bytes) = 0;
   // Whether the stream has come here. Before, nothing of the call's memory may be touched. In a
   // graph, after each leave(): whether the stream has come here again.
@@ -82,6 +83,8 @@ class Accelerator {
   virtual std::string_view name() const = 0;  // "cuda"
   // What is at this address; an error where it is memory that this device does not serve.
   virtual Result<MemoryKind> look(const void* memory) = 0;
+  // The one handle of the stream, which may have several.
+  virtual void* handle_of(void* stream) const = 0;
   // Whether what is put into the stream becomes part of a graph; an error where nothing can be.
   virtual Result<bool> is_captured(void* stream) = 0;
   // `in_graph`: for a stream that is captured. Once the worker is destroyed it has retired.

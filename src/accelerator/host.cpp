@@ -42,6 +42,7 @@ class HostAccelerator final : public Accelerator {
  public:
   std::string_view name() const override { return "host"; }
   Result<MemoryKind> look(const void*) override { return MemoryKind::pinned; }
+  void* handle_of(void* stream) const override { return stream; }
   Result<bool> is_captured(void*) override { return false; }
   Result<std::unique_ptr<StreamWorker>> make_worker(const StreamOwner&, bool) override {
     return std::unique_ptr<StreamWorker>(std::make_unique<HostWorker>());

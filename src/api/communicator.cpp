@@ -1,7 +1,11 @@
 // communicator.cpp: see api/communicator.hpp.
 #include "api/communicator.hpp"
 
+#include <sys/uio.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -40,6 +44,29 @@ std::shared_ptr<const Prepared> made_where(std::shared_ptr<const Prepared> prepa
 
 Planning::Memory memory_of(PlanCache::Where where) {
   return where == PlanCache::Where::host ? Planning::Memory::host : Planning::Memory::device;
+}
+
+// Whether there is memory that this process may touch; also where the kernel does not say.
+bool is_there(uintptr_t memory) {
+  std::byte seen{};
+  const iovec here{&seen, 1}, there{reinterpret_cast<void*>(memory), 1};
+  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == 1 || errno != EFAULT;
+}
+
+// Of memory that no device knows. It may have been one's, and to touch what was freed there ends
+// the process. `bytes`: as many at least are used.
+Status check_there(const void* memory, size_t bytes) {
+  if (!memory || bytes == 0) return {};
+  constexpr uintptr_t kPageBytes = 4096;
+  const auto first = reinterpret_cast<uintptr_t>(memory), last = first + bytes - 1;
+  const bool one_page = first / kPageBytes == last / kPageBytes;
+  for (const uintptr_t at : {first, last})
+    if ((at == first || !one_page) && !is_there(at))
+      return invalid(
+          fmt::format("there is no memory of the host's at {:#x}, and none that the "
+                      "device knows: was it freed?",
+                      at));
+  return {};
 }
 
 PlanCache::Where where_of(const StreamTarget& target) {
@@ -228,7 +255,7 @@ Status Communicator::set_stream(void* stream) {
   const MutexLock lock(mutex_);
   if (target_.accelerator && target_.accelerator != *device)
     return invalid("the communicator has a stream of another device: one device a communicator");
-  target_ = {*device, stream};
+  target_ = {*device, (*device)->handle_of(stream)};
   has_stream_ = true;
   return {};
 }
@@ -268,6 +295,10 @@ Result<StreamTarget> Communicator::target_of(const Call& call) {
                     plain));
   // Who has no memory in a call makes the others' call, which is on the device.
   if (!plain) return target;
+  // Of a v-variant only its counts tell how much is used, which are checked later.
+  const size_t bytes = call.vector_variant ? 0 : call.count * type_bytes(call.type);
+  SENNIT_RETURN_IF_ERROR(check_there(memory.read, bytes));
+  if (memory.written != memory.read) SENNIT_RETURN_IF_ERROR(check_there(memory.written, bytes));
   // In the stream's order all the same.
   SENNIT_RETURN_IF_ERROR(target.accelerator->synchronize(target.stream));
   return StreamTarget{};
@@ -440,20 +471,33 @@ Result<std::unique_ptr<Execution>> Communicator::planned_by(const FabricVersionP
 
 // Halves that differ fail the communicator, as they do between two ranks.
 void Communicator::start_self_message(Work& work) {
-  work.place_.reset();  // where it does nothing
-  work.self_matched_ = std::make_shared<std::atomic<bool>>(false);
+  const std::shared_ptr<StreamPlace> place = std::exchange(work.place_, nullptr);
+  work.self_matched_ = std::make_shared<SelfMessages::Meeting>(work.is_handled());
   Status met;
   {
     const MutexLock lock(mutex_);
     const StreamTarget& target = work.target_;
-    met =
-        self_messages_.start(work.call_, work.self_matched_, state_.id(), state_.world_rank(rank()),
-                             [&](void* to, const void* from, size_t bytes) {
-                               return target.accelerator->copy(target.stream, to, from, bytes);
-                             });
+    met = self_messages_.start(
+        work.call_, work.self_matched_, state_.id(), state_.world_rank(rank()),
+        [&](void* to, const void* from, size_t bytes, auto copied) {
+          SENNIT_RETURN_IF_ERROR(target.accelerator->copy(target.stream, to, from, bytes));
+          if (copied) tell_when_over(*place, std::move(copied));
+          return Status();
+        });
   }
   if (!met.ok()) state_.fail_and_tell(met);
-  if (*work.self_matched_) context_->engine().wake_waiters();  // for the other half
+  if (work.self_matched_->met) context_->engine().wake_waiters();  // for the other half
+}
+
+// What was put into the stream is over when that comes to the place, which is enqueued behind it.
+void Communicator::tell_when_over(StreamPlace& place, std::function<void()> over) {
+  Engine& engine = context_->engine();
+  const MutexLock lock(engine.mutex());
+  place.when_reached([&engine, id = id(), over = std::move(over)](const Status& reached) {
+    engine.assert_locked();
+    if (reached.ok()) return over();
+    engine.failed_here(id, reached);
+  });
 }
 
 void Communicator::give_back(std::unique_ptr<Execution> execution) {
@@ -466,21 +510,30 @@ Status Communicator::end(Work& work) {
     leave_graph(work);
     return {};
   }
-  Status result;
-  if (work.execution_) result = result_of(*work.execution_);
+  Status result = work.execution_ ? result_of(*work.execution_) : end_self_message(work);
   const MutexLock lock(mutex_);
   outstanding_[work.outstanding_at_] = outstanding_.back();
   outstanding_[work.outstanding_at_]->outstanding_at_ = work.outstanding_at_;
   outstanding_.pop_back();
-  if (!work.execution_) {
-    if (*work.self_matched_) return {};
-    const Status withdrawn = self_messages_.withdraw(work.call_, work.self_matched_);
-    return state_.failed() ? status() : withdrawn;
-  }
+  if (!work.execution_) return result;
   if (work.sample_ >= 0 && result.ok() && !work.trials_->decided())
     work.trials_->took(work.sample_, work.execution_->finished_ns - work.started_ns_);
   plans_.give_back(std::move(work.execution_));
   return result;
+}
+
+// Where the other half has come only now, its copy is waited for.
+Status Communicator::end_self_message(const Work& work) {
+  const SelfMessages::Meeting& meeting = *work.self_matched_;
+  Status withdrawn;
+  {
+    const MutexLock lock(mutex_);
+    if (!meeting.met) withdrawn = self_messages_.withdraw(work.call_, work.self_matched_);
+  }
+  const auto is_over = [&] { return meeting.copied || state_.failed(); };
+  if (withdrawn.ok()) context_->engine().wait(is_over, -1);
+  if (meeting.copied) return {};
+  return state_.failed() ? status() : withdrawn;
 }
 
 Work* Communicator::outstanding() {

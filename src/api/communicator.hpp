@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <set>
 #include <vector>
@@ -139,9 +140,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   uint32_t number_call(Work& work) SENNIT_EXCLUDES(mutex_);
   void start_execution(Work& work, bool nonblocking) SENNIT_EXCLUDES(mutex_);
   void start_self_message(Work& work) SENNIT_EXCLUDES(mutex_);
+  void tell_when_over(StreamPlace& place, std::function<void()> over);
   void give_back(std::unique_ptr<Execution> execution) SENNIT_EXCLUDES(mutex_);
   // The work has ended; returns its result.
   Status end(Work& work) SENNIT_EXCLUDES(mutex_);
+  Status end_self_message(const Work& work) SENNIT_EXCLUDES(mutex_);
   Work* outstanding() SENNIT_EXCLUDES(mutex_);  // one of them, or null
   Status result_of(const Execution& execution);
   Status run_small(const Call& call, Execution& execution);

@@ -236,10 +236,11 @@ void Context::stalled(Execution& execution) {
   if (execution.in_graph())
     return watch_.message_stalls(std::chrono::nanoseconds(execution.stalled_ns));
   if (execution.collective_call()) return control_->report_stall(describe(execution));
-  // Nobody else need be in a send or a receive, so there is nothing to compare, only the time.
+  // Nobody else need be in a send or a receive, so there is nothing to compare, only the time; and
+  // where it is on a device not even that, since the peer's stream may come to its call late.
   const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / kNsPerMs);
   watch_.message_stalls(std::chrono::nanoseconds(execution.stalled_ns));
-  if (waited_ms < arrival_timeout_ms_) return;
+  if (execution.on_device() || waited_ms < arrival_timeout_ms_) return;
   engine_->assert_locked();
   engine_->failed_here(execution.comm(), unanswered(execution, waited_ms));
 }

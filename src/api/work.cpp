@@ -57,13 +57,18 @@ void Work::give_up(const Status& why) {
 bool Work::done() const {
   if (is_captured()) return graph_place_ && graph_place_->worker().over();
   if (execution_) return execution_->done();
-  return finished_ || *self_matched_ || communicator_->state_.failed();
+  return finished_ || self_matched_->copied || communicator_->state_.failed();
+}
+
+bool Work::lacks_other_half() const {
+  return started_ && !execution_ && !finished_ && !self_matched_->met &&
+         !communicator_->state_.failed();
 }
 
 bool Work::wait(int64_t timeout_ns) {
   if (finished_ || done()) return true;
   // Half of a message to oneself that was not met: finish() withdraws it.
-  if (!execution_ && timeout_ns < 0) return true;
+  if (lacks_other_half() && timeout_ns < 0) return true;
   Engine& engine = communicator_->context().engine();
   const auto is_done = [this] { return done(); };
   if (!execution_) return engine.wait(is_done, timeout_ns);

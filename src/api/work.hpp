@@ -50,7 +50,7 @@ class Work {
   // for it; it is done when its graph is gone, and finish() takes it out of the graph before.
   bool is_captured() const { return target_.in_graph && execution_; }
   // A message to oneself that has been started, and nothing has met it.
-  bool lacks_other_half() const { return started_ && !execution_ && !finished_ && !done(); }
+  bool lacks_other_half() const;
   // Drives the engine; false when the time is over (negative: no limit).
   bool wait(int64_t timeout_ns);
   bool test();  // drives it once; whether it is done

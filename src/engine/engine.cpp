@@ -68,11 +68,18 @@ Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callba
       trace_(std::move(recording)),
       stall_watch_(stall_ns) {}
 
+// The driver is asked without the lock, as ever.
 Engine::~Engine() {
   stop_helper();
-  const MutexLock lock(mutex_);
-  memory_.free_scratch();
-  for (std::byte* const memory : imports_) importer_->end_import(memory);
+  Accelerator* importer = nullptr;
+  std::vector<std::byte*> imports;
+  {
+    const MutexLock lock(mutex_);
+    memory_.free_scratch();
+    importer = importer_;
+    imports.swap(imports_);
+  }
+  for (std::byte* const memory : imports) importer->end_import(memory);
 }
 
 void Engine::set_transports(std::vector<std::unique_ptr<Transport>> transports,
@@ -598,9 +605,12 @@ void Engine::map_peers_memory(Accelerator& accelerator) {
     if (!here)
       log(LogLevel::info, "device memory of rank {} goes through the host's: {}", memory.peer,
           here.status().text());
-    const MutexLock lock(mutex_);
-    const bool counts = transport->answer(memory, here ? *here : nullptr);
-    if (here && counts) imports_.push_back(*here);
+    bool counts = false;
+    {
+      const MutexLock lock(mutex_);
+      counts = transport->answer(memory, here ? *here : nullptr);
+      if (here && counts) imports_.push_back(*here);
+    }
     if (here && !counts) accelerator.end_import(*here);
   }
 }

@@ -91,6 +91,8 @@ void Execution::await_source(uint32_t tag) {
   begin_ns_ = engine_.trace().now();
   record_call(EventKind::call_begin, begin_ns_);
   outstanding_ = 0;
+  awaits_source_ = true;
+  *armed_ = device_ && device_->waits();
   done_.store(false, std::memory_order_relaxed);
 }
 
@@ -98,6 +100,7 @@ void Execution::begin(uint32_t seq) {
   engine_.assert_locked();
   seq_ = seq;
   status_ = {};
+  awaits_source_ = false;
   done_.store(false, std::memory_order_relaxed);
   begin_ns_ = engine_.trace().now();
   record_call(EventKind::call_begin, begin_ns_);

@@ -182,6 +182,7 @@ class Execution {
   uint32_t seq_ = 0;
   uint64_t begin_ns_ = 0;
   bool point_to_point_ = false;
+  bool awaits_source_ = false;  // await_source(): there is nothing to do yet
   bool in_graph_ = false;
   uint32_t replay_ = 0;  // which one it is, from 1 to kReplays and then again; 0: in no graph
   int peer_ = -1;        // of a message

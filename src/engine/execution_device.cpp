@@ -137,6 +137,7 @@ void Execution::arrive() {
   *armed_ = false;
   engine_.assert_locked();
   last_progress_ns = engine_.trace().now();
+  if (awaits_source_) return;  // what begins when it is known
   if (places_.buffers.scaled_elements == 0) return go();
   if (!places_.buffers.factor_in_stream) return scale_input();
   device_->read_factor(kReadingFactor);

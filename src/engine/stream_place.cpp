@@ -14,6 +14,17 @@ uint32_t StreamPlace::join(Execution& execution) {
   return static_cast<uint32_t>(executions_.size() - 1);
 }
 
+// Where nobody works the stream need not wait for anyone: it only has to be seen here.
+bool StreamPlace::close() {
+  closed_ = true;
+  if (working_ == 0 && !in_graph_) worker_->leave();
+  return !left();
+}
+
+void StreamPlace::tell_waiting(const Status& reached) {
+  for (const WhenReached& told : std::exchange(waiting_, {})) told(reached);
+}
+
 bool StreamPlace::poll() {
   if (left()) return false;
   bool moved = false;
@@ -26,6 +37,7 @@ bool StreamPlace::poll() {
     if (in_graph_) replay();
     reached_ = true;
     moved = true;
+    tell_waiting({});
   }
   for (size_t i = 0; i < executions_.size(); i++)
     if (executions_[i].works && executions_[i].execution->armed()) {
@@ -68,6 +80,7 @@ void StreamPlace::leave(uint32_t number) {
 }
 
 void StreamPlace::fail(const Status& why) {
+  tell_waiting(why);
   for (size_t i = 0; i < executions_.size(); i++)
     if (executions_[i].execution) executions_[i].execution->fail_here(why);
 }
@@ -75,6 +88,7 @@ void StreamPlace::fail(const Status& why) {
 bool StreamPlace::end_if_lost() {
   const Status lost = worker_->lost();
   if (lost.ok()) return false;
+  tell_waiting(lost);
   for (size_t i = 0; i < executions_.size(); i++)
     if (executions_[i].execution) executions_[i].execution->device_lost(lost);
   return true;

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -32,6 +33,10 @@ class StreamPlace {
   bool in_graph() const { return in_graph_; }
   // The execution works here from now on. Returns its number, which its tokens begin with.
   uint32_t join(Execution& execution);
+  // Not in a graph: `told` is called once: when the stream has come here, so that what was put into
+  // it before is over, or with why it never will.
+  using WhenReached = std::function<void(const Status&)>;
+  void when_reached(WhenReached told) { waiting_.push_back(std::move(told)); }
   // A token of the execution of this number, for StreamWorker::submit().
   static uint64_t token(uint32_t number, uint32_t own) { return uint64_t{number} << 32 | own; }
   // Tells executions that the stream has come here, and what of their work is done. Whether
@@ -39,16 +44,16 @@ class StreamPlace {
   bool poll();
   // This execution is done; of the last one the stream goes on, once the place is closed.
   void leave(uint32_t number);
-  // No more join it, and it may be enqueued. False: all that did have left, and it need not be.
-  bool close() {
-    closed_ = true;
-    return !left();
+  // No more join it, and it may be enqueued. False: all that did have left, and nobody waits for
+  // it, so it need not be.
+  bool close();
+  // Nothing will be done here any more, and nobody waits for it.
+  bool left() const {
+    return closed_ && working_ == 0 && waiting_.empty() && (!in_graph_ || joined_ == 0);
   }
-  // Nothing will be done here any more.
-  bool left() const { return closed_ && working_ == 0 && (!in_graph_ || joined_ == 0); }
   // The stream has not come here yet, as far as poll() has seen.
   bool waits() const { return !reached_; }
-  // It will not come: everything that works here ends with this.
+  // It will not come: everything that works here or waits for it ends with this.
   void fail(const Status& why);
   // Where the device has failed everything ends here, what it had been told to do as well. Whether
   // it has.
@@ -67,6 +72,7 @@ class StreamPlace {
   void replay();
   template <typename Which>
   void drop_those(Which&& which);
+  void tell_waiting(const Status& reached);
 
   const std::unique_ptr<StreamWorker> worker_;
   const bool in_graph_;
@@ -75,7 +81,8 @@ class StreamPlace {
   size_t working_ = 0;
   bool closed_ = false;
   bool reached_ = false;
-  std::vector<uint64_t> done_;  // what poll() has just heard of
+  std::vector<WhenReached> waiting_;  // for the stream to come here
+  std::vector<uint64_t> done_;        // what poll() has just heard of
 };
 
 }  // namespace sennit

@@ -130,12 +130,15 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   const std::shared_ptr<CommunicatorState>& state = arguments.state;
   // Of other calls the library sees it by itself.
   const bool matters = place.owner == Owner::host || !state->blocking();
-  const bool captured = matters && is_captured(stream);
+  uint64_t capture = 0;
+  Outcome off;
+  if (matters) off = find_capture(stream, &capture);
+  if (!off.ok()) return off;
+  const bool captured = capture != 0;
   if (captured && place.owner == Owner::host)
     return {ncclInvalidUsage,
             "the stream is being captured into a graph, and the call is on the host's memory: a "
             "graph has calls on memory of the device"};
-  Outcome off;
   if (place.owner == Owner::host) off = await_stream(stream);
   if (!off.ok()) return off;
   // A call that is made later would be no part of the graph, and another thread has another stream
@@ -156,8 +159,10 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
   if (place.owner != Owner::host) call.stream = stream;
   if (place.owner == Owner::pinned)
     call.is_for_host = [state, place] { return is_for_host(*state, place); };
-  call.make = [arguments, place, make](bool for_host) {
-    return make_in_place(arguments, place, for_host, make);
+  call.make = [arguments, place, make](bool for_host, std::optional<cudaStream_t> instead) {
+    CallPlace there = place;
+    there.stream = instead.value_or(place.stream);
+    return make_in_place(arguments, there, for_host, make);
   };
   batch.calls.push_back(std::move(call));
   return submit(std::move(batch));

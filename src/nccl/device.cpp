@@ -14,6 +14,7 @@ namespace sennit::nccl {
 namespace {
 
 constexpr uintptr_t kPerThreadStream = 2;  // NULL and the legacy stream, 1, are below it
+constexpr int kCaptureActive = 1;          // of CUstreamCaptureStatus
 constexpr int kAttributeContext = 1, kAttributeOrdinal = 9;
 constexpr unsigned kWithoutTimes = 2;  // of an event
 
@@ -30,6 +31,7 @@ LoadedDriver functions_of(void* library) {
   FIND(cuCtxPushCurrent_v2);
   FIND(cuCtxPopCurrent_v2);
   FIND(cuStreamIsCapturing);
+  FIND(cuStreamGetCaptureInfo_v2);
   FIND(cuStreamSynchronize);
   FIND(cuStreamGetCtx);
   FIND(cuStreamWaitEvent);
@@ -54,6 +56,22 @@ const LoadedDriver* driver_in(void* handle) {
 
 std::string cuda_error(const char* function, int error) {
   return std::string(function) + ": CUDA error " + std::to_string(error);
+}
+
+// That of the first which has a context of its own.
+DeviceContext device_of_streams(const LoadedDriver& driver,
+                                const std::vector<cudaStream_t>& streams) {
+  DeviceContext device;
+  for (const cudaStream_t stream : streams)
+    if (!is_unnamed(stream) && !device.context) driver.cuStreamGetCtx(stream, &device.context);
+  return device;
+}
+
+// Whether a call of the driver's about the stream failed since the program uses no device here. A
+// stream that has no name is of the context that the thread has, and there is none.
+bool means_none(int error, cudaStream_t stream) {
+  return error == kCudaNotInitialized || error == kCudaNoDevice ||
+         (error == kCudaInvalidContext && is_unnamed(stream));
 }
 
 }  // namespace
@@ -132,20 +150,58 @@ bool is_of_thread(cudaStream_t stream) {
   return reinterpret_cast<uintptr_t>(stream) == kPerThreadStream;
 }
 
-bool is_captured(cudaStream_t stream) {
+bool is_same(cudaStream_t stream, cudaStream_t other) {
+  const auto is_default = [](cudaStream_t one) { return is_unnamed(one) && !is_of_thread(one); };
+  return stream == other || (is_default(stream) && is_default(other));
+}
+
+Outcome find_capture(cudaStream_t stream, uint64_t* number) {
   const LoadedDriver* const driver = known_driver();
+  *number = 0;
+  if (!driver || !driver->cuStreamIsCapturing) return {};
   int capturing = 0;
-  return driver && driver->cuStreamIsCapturing &&
-         driver->cuStreamIsCapturing(stream, &capturing) == kCudaSuccess && capturing != 0;
+  const int error = driver->cuStreamIsCapturing(stream, &capturing);
+  if (error == kCudaCaptureImplicit)
+    return {ncclInvalidUsage,
+            "the call is in the default stream, while a stream that blocks is being captured into "
+            "a graph: nothing can go into the default stream meanwhile, which would wait for it"};
+  if (means_none(error, stream)) return {};
+  if (error != kCudaSuccess)
+    return {ncclUnhandledCudaError, cuda_error("cuStreamIsCapturing", error) + " before the call"};
+  if (capturing == 0) return {};
+  unsigned long long own = 0;
+  *number = kSomeCapture;
+  if (driver->cuStreamGetCaptureInfo_v2 &&
+      driver->cuStreamGetCaptureInfo_v2(stream, &capturing, &own, nullptr, nullptr, nullptr) ==
+          kCudaSuccess &&
+      capturing == kCaptureActive)
+    *number = own;
+  return {};
+}
+
+Outcome check_captured_alike(const std::vector<cudaStream_t>& streams) {
+  const LoadedDriver* const driver = known_driver();
+  if (streams.size() < 2 || !driver || !driver->cuStreamGetCtx) return {};
+  const OnDevice here(device_of_streams(*driver, streams));
+  uint64_t first = 0;
+  for (size_t i = 0; i < streams.size(); i++) {
+    uint64_t number = 0;
+    if (Outcome off = find_capture(streams[i], &number); !off.ok()) return off;
+    if (i == 0) first = number;
+    if (number != first)
+      return {ncclInvalidUsage,
+              "the streams of one communicator's calls in a group are not all being captured into "
+              "the same graph, nor all into none: they wait for one another, which is possible "
+              "only within a graph or outside of all"};
+  }
+  return {};
 }
 
 Outcome await_stream(cudaStream_t stream) {
   const LoadedDriver* const driver = known_driver();
   if (!driver || !driver->cuStreamSynchronize) return {};
   const int error = driver->cuStreamSynchronize(stream);
-  if (error == kCudaSuccess || error == kCudaNotInitialized || error == kCudaNoDevice) return {};
-  // A stream that has no name is of the context that the thread has, and there is none.
-  if (error == kCudaInvalidContext && is_unnamed(stream)) return {};
+  if (error == kCudaSuccess || means_none(error, stream)) return {};
   return {ncclUnhandledCudaError, cuda_error("cuStreamSynchronize", error) + " before the call"};
 }
 
@@ -154,10 +210,7 @@ Outcome await_stream(cudaStream_t stream) {
 Outcome join_streams(const std::vector<cudaStream_t>& streams) {
   const LoadedDriver* const driver = known_driver();
   if (streams.size() < 2 || !driver || !driver->cuEventRecord) return {};
-  DeviceContext device;
-  for (const cudaStream_t stream : streams)
-    if (!is_unnamed(stream) && !device.context) driver->cuStreamGetCtx(stream, &device.context);
-  const OnDevice here(device);
+  const OnDevice here(device_of_streams(*driver, streams));
   CudaEvent event = nullptr;
   if (const int error = driver->cuEventCreate(&event, kWithoutTimes); error != kCudaSuccess)
     return {ncclUnhandledCudaError, cuda_error("cuEventCreate", error)};

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "nccl/communicator.hpp"
@@ -18,7 +19,7 @@ using CudaAddress = unsigned long long;
 
 // Of CUDA's driver API, whose numbers never change.
 inline constexpr int kCudaSuccess = 0, kCudaNotInitialized = 3, kCudaNoDevice = 100,
-                     kCudaInvalidContext = 201;
+                     kCudaInvalidContext = 201, kCudaCaptureImplicit = 906;
 
 // By their names in libcuda.so.1; null where this driver lacks one. All return an error, or
 // kCudaSuccess.
@@ -33,6 +34,8 @@ struct LoadedDriver {
   int (*cuCtxPushCurrent_v2)(CudaContext context);
   int (*cuCtxPopCurrent_v2)(CudaContext* context);
   int (*cuStreamIsCapturing)(cudaStream_t stream, int* capturing);
+  int (*cuStreamGetCaptureInfo_v2)(cudaStream_t stream, int* capturing, unsigned long long* number,
+                                   void** graph, const void** dependencies, size_t* count);
   int (*cuStreamSynchronize)(cudaStream_t stream);
   int (*cuStreamGetCtx)(cudaStream_t stream, CudaContext* context);
   int (*cuStreamWaitEvent)(cudaStream_t stream, CudaEvent event, unsigned flags);
@@ -75,11 +78,18 @@ class OnDevice {
 bool is_unnamed(cudaStream_t stream);
 // cudaStreamPerThread: there are as many as threads, and only its own reaches one.
 bool is_of_thread(cudaStream_t stream);
+// Whether this thread means the same stream by both: the default one has two handles.
+bool is_same(cudaStream_t stream, cudaStream_t other);
 
 // These come behind loaded_driver() in a call, as owner_of() asks for it.
 
-// Whether what is put into the stream becomes part of a graph.
-bool is_captured(cudaStream_t stream);
+// The number of what the stream is being captured into, of which no two have the same; 0: nothing.
+// What was made invalid, or has no number with this driver, is kSomeCapture.
+inline constexpr uint64_t kSomeCapture = UINT64_MAX;
+Outcome find_capture(cudaStream_t stream, uint64_t* number);
+// That one graph gets all that is put into these streams, or none does. They are of one device,
+// which is current where one of them is unnamed. Of fewer than two nothing is asked.
+Outcome check_captured_alike(const std::vector<cudaStream_t>& streams);
 
 // Waits until the stream has come to this point, so that a call on host memory that begins now has
 // the stream's order, and is over when it returns.

@@ -2,6 +2,7 @@
 #include "nccl/group.hpp"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -55,18 +56,27 @@ Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
   return {};
 }
 
+// Which stream a communicator's calls of one group go into.
+using StreamOfCommunicator = std::map<const CommunicatorState*, cudaStream_t>;
+
 // Makes all of them, between sennit_group_start and sennit_group_end where they are several.
-Outcome start_calls(const std::vector<BatchedCall>& calls, const std::vector<bool>& for_host) {
+Outcome start_calls(const std::vector<BatchedCall>& calls, const std::vector<bool>& for_host,
+                    const StreamOfCommunicator& streams) {
+  const auto make = [&](size_t i) {
+    const auto found = streams.find(calls[i].communicator.get());
+    const bool in_stream = calls[i].stream && !for_host[i] && found != streams.end();
+    return calls[i].make(for_host[i], in_stream ? std::optional(found->second) : std::nullopt);
+  };
   sennit_status_t status = SENNIT_OK;
   if (calls.size() == 1) {
-    status = calls.front().make(for_host.front());
+    status = make(0);
   } else {
     sennit_group_start();
     // One with a wrong argument says so once more at the end, which then makes none of them.
     sennit_status_t first = SENNIT_OK;
     std::string text;
     for (size_t i = 0; i < calls.size(); i++) {
-      const sennit_status_t made = calls[i].make(for_host[i]);
+      const sennit_status_t made = make(i);
       if (made == SENNIT_OK || first != SENNIT_OK) continue;
       first = made;
       text = sennit_last_error();
@@ -94,10 +104,19 @@ std::vector<StreamsOf> streams_of(const std::vector<BatchedCall>& calls,
                            [&](const StreamsOf& one) { return one.communicator == communicator; });
     if (of == all.end()) of = all.insert(of, {communicator, {}, {}});
     if (!of->device.context) of->device = calls[i].device;
-    if (std::find(of->streams.begin(), of->streams.end(), *calls[i].stream) == of->streams.end())
+    const auto is_its = [&](cudaStream_t stream) { return is_same(stream, *calls[i].stream); };
+    if (std::none_of(of->streams.begin(), of->streams.end(), is_its))
       of->streams.push_back(*calls[i].stream);
   }
   return all;
+}
+
+Outcome check_captures(const std::vector<StreamsOf>& all) {
+  for (const StreamsOf& of : all) {
+    const OnDevice here(of.device);
+    if (Outcome off = check_captured_alike(of.streams); !off.ok()) return off;
+  }
+  return {};
 }
 
 Outcome join(const std::vector<StreamsOf>& all) {
@@ -109,13 +128,18 @@ Outcome join(const std::vector<StreamsOf>& all) {
 }
 
 // The streams of one group are one point in time, as NCCL's guide has it: none of its calls begins
-// before all streams have come to it, and none of these goes on before all calls are over.
+// before all streams have come to it, and none of these goes on before all calls are over. So a
+// communicator's calls can all go into the first of its streams. In several, each of which may wait
+// for the one before by itself, a call would wait for the end of another that needs it on the peer.
 Outcome make_calls(const std::vector<BatchedCall>& calls) {
   std::vector<bool> for_host;
   for (const BatchedCall& call : calls) for_host.push_back(call.is_for_host && call.is_for_host());
   const std::vector<StreamsOf> streams = streams_of(calls, for_host);
+  StreamOfCommunicator first;
+  for (const StreamsOf& of : streams) first[of.communicator] = of.streams.front();
+  if (Outcome off = check_captures(streams); !off.ok()) return off;
   if (Outcome off = join(streams); !off.ok()) return off;
-  if (Outcome off = start_calls(calls, for_host); !off.ok()) return off;
+  if (Outcome off = start_calls(calls, for_host, first); !off.ok()) return off;
   return join(streams);
 }
 
@@ -217,7 +241,8 @@ Outcome predict_group(std::optional<double>* microseconds) {
                    {ncclInvalidUsage, "ncclGroupSimulateEnd: a communicator is made in the group"});
   for (const auto& communicator : batch.communicators) communicator->await_jobs();
   sennit_group_start();
-  for (const BatchedCall& call : batch.calls) call.make(false);  // what is off is said at the end
+  for (const BatchedCall& call : batch.calls)
+    call.make(false, std::nullopt);  // what is off is said at the end
   uint64_t ns = 0;
   if (const sennit_status_t status = sennit_group_predict(&ns); status != SENNIT_OK)
     return {result_of(status), sennit_last_error()};

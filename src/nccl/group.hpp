@@ -20,7 +20,8 @@ struct BatchedCall {
   // Before all calls of the group: whether the memory has to be taken for the host's, since this
   // build has nothing for the device.
   std::function<bool()> is_for_host;
-  std::function<sennit_status_t(bool for_host)> make;
+  // `instead`: the stream that it goes into, where it goes into one, in place of its own.
+  std::function<sennit_status_t(bool for_host, std::optional<cudaStream_t> instead)> make;
 };
 
 // The communicators that one call, or one group of calls, makes, and then the calls themselves.

@@ -1,13 +1,15 @@
 // accelerator_test.cpp: what every accelerator promises: the processor, and a CUDA device, for
-// which the software GPU stands.
+// which the software GPU stands; and how devices come to be known.
 //
 // ctest links: soft_gpu
+// ctest variable: SOFT_GPU_DEVICES=3
 #include "accelerator/accelerator.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
@@ -16,6 +18,7 @@
 
 #include "reduce/reduce.hpp"
 #include "tests/soft_gpu/cuda_functions.hpp"
+#include "tests/soft_gpu/soft_gpu.hpp"
 #include "tests/support/seed.hpp"
 
 namespace sennit {
@@ -126,6 +129,21 @@ TEST_P(Accelerators, StreamsGoOnWhenWorkersLeave) {
   EXPECT_EQ(*kind, MemoryKind::pinned);
 }
 
+// A block that serves for less than it has is not taken for less from then on.
+TEST_P(Accelerators, MemoryServesForAsMuchAsItHas) {
+  constexpr size_t kMuch = 24 << 20, kLess = 9 << 20;
+  std::byte* const first = take(kMuch);
+  subject_.accelerator->free(first, kMuch, MemoryKind::pinned);
+  const uint64_t taken = soft_gpu_allocations_of_thread();
+  for (int i = 0; i < 3; i++) {
+    std::byte* const small = take(kLess);
+    subject_.accelerator->free(small, kLess, MemoryKind::pinned);
+    std::byte* const again = take(kMuch);
+    subject_.accelerator->free(again, kMuch, MemoryKind::pinned);
+  }
+  EXPECT_EQ(soft_gpu_allocations_of_thread(), taken);
+}
+
 // An error where there is no other process to export to, or to import from; nothing while a worker
 // is out.
 TEST_P(Accelerators, MemoryIsExportedWhereProcessesCanMapIt) {
@@ -142,6 +160,7 @@ TEST_P(Accelerators, MemoryIsExportedWhereProcessesCanMapIt) {
     const Result<ExportedMemory> other = accelerator.export_memory(*large + (48 << 20) - 1);
     ASSERT_TRUE(other.ok());
     EXPECT_NE(other->begin, exported->begin);
+    EXPECT_EQ(other->bytes, 48u << 20) << "no more than was asked for";
     const Result<std::byte*> own = accelerator.import_memory(*exported);
     ASSERT_TRUE(own.ok());
     EXPECT_EQ(*own, exported->begin);
@@ -158,6 +177,43 @@ TEST_P(Accelerators, MemoryIsExportedWhereProcessesCanMapIt) {
   }
   accelerator.free(*small, 1000, MemoryKind::device);
   accelerator.free(*large, 48 << 20, MemoryKind::device);
+}
+
+// A stream of a device that nothing else here uses.
+CUstream stream_of(int device) {
+  CUcontext context = nullptr;
+  CUstream stream = nullptr;
+  EXPECT_EQ(cuInit(0), 0);
+  EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, device), 0);
+  EXPECT_EQ(cuCtxSetCurrent(context), 0);
+  EXPECT_EQ(cuStreamCreate(&stream, 1), 0);
+  return stream;
+}
+
+// Each communicator asks, and a program may make many.
+TEST(CudaDevices, AreAskedOnceWhetherTheyServe) {
+  constexpr int kUnfit = 1;
+  const CUstream stream = stream_of(kUnfit);
+  setenv("SOFT_GPU_OLD", "1", 1);
+  const Result<Accelerator*> first = cuda_device_of(stream);
+  EXPECT_EQ(first.status().kind(), SENNIT_UNSUPPORTED);
+  const uint64_t calls = soft_gpu_calls_of_thread();
+  const Result<Accelerator*> second = cuda_device_of(stream);
+  EXPECT_EQ(second.status().text(), first.status().text());
+  EXPECT_EQ(soft_gpu_calls_of_thread(), calls + 1) << "whose stream it is";
+  unsetenv("SOFT_GPU_OLD");
+}
+
+// Else another context might come to have its address.
+TEST(CudaDevices, KeepTheirPrimaryContext) {
+  constexpr int kKept = 2;
+  const Result<Accelerator*> device = cuda_device_of(stream_of(kKept));
+  ASSERT_TRUE(device.ok()) << device.status().text();
+  unsigned flags = 0;
+  int active = 0;
+  EXPECT_EQ(cuDevicePrimaryCtxRelease_v2(kKept), 0);
+  EXPECT_EQ(cuDevicePrimaryCtxGetState(kKept, &flags, &active), 0);
+  EXPECT_EQ(active, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, Accelerators, testing::Values("host", "cuda"),

@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "accelerator/cuda/stream_names.hpp"
+
 namespace sennit::cuda {
 namespace {
 
@@ -52,7 +54,7 @@ TEST(BlockShares, StreamsThatThreadsNameAlikeAreSeveral) {
   for (std::thread& thread : threads)
     thread = std::thread([&] {
       std::unique_lock lock(mutex);
-      names.push_back(BlockShares::name_of(per_thread));
+      names.push_back(name_of(per_thread));
       out += shares.take(names.back(), 32);
       changed.notify_all();
       changed.wait(lock, [&] { return names.size() == threads.size(); });  // all live at once

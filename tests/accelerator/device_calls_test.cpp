@@ -7,7 +7,10 @@
 //
 // ctest links: soft_gpu
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -350,28 +353,44 @@ TEST_P(DeviceCalls, AGroupWithACommunicatorThatFailedLetsTheStreamGoOn) {
   });
 }
 
-// A call of the first would wait for the second's, behind it: they are told so, and nobody waits.
-TEST_P(DeviceCalls, RanksThatShareAStreamAreNamed) {
+// Of a call of two ranks in these streams the second is refused, and both hear of it.
+void expect_refused(CUcontext context, const std::array<CUstream, 2>& streams) {
   sennit_test::Ranks ranks(2);
   ASSERT_TRUE(ranks.ok());
-  const CUstream shared = stream();
   std::atomic<int> refused{0};
-  ranks.run([&](int, sennit_comm_t comm) {
-    ASSERT_EQ(cuCtxSetCurrent(context_), 0);
-    ASSERT_EQ(sennit_comm_set_stream(comm, shared), SENNIT_OK) << sennit_last_error();
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = streams[static_cast<size_t>(rank)];
+    ASSERT_EQ(cuCtxSetCurrent(context), 0);
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
     const DeviceBuffer buffer(std::vector<std::byte>(100));
     const sennit_status_t made =
         sennit_all_reduce(buffer.data(), buffer.data(), 100, SENNIT_UINT8, SENNIT_SUM, comm);
     if (made == SENNIT_INVALID_ARGUMENT &&
         std::strstr(sennit_last_error(), "ranks that share a process have streams of their own"))
       refused++;
-    EXPECT_EQ(cuStreamSynchronize(shared), 0);
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
     while (sennit_comm_get_async_error(comm) == SENNIT_OK) std::this_thread::sleep_for(1ms);
     EXPECT_NE(std::strstr(sennit_last_error(), "have streams of their own"), nullptr)
         << sennit_last_error();
   });
   EXPECT_EQ(refused, 1);
+}
+
+// A call of the first would wait for the second's, behind it: they are told so, and nobody waits.
+TEST_P(DeviceCalls, RanksThatShareAStreamAreNamed) {
+  const CUstream shared = stream();
+  expect_refused(context_, {shared, shared});
   EXPECT_EQ(cuStreamDestroy_v2(shared), 0);
+}
+
+// CUDA has the default stream and all streams that block wait for one another.
+TEST_P(DeviceCalls, RanksInStreamsThatWaitForOneAnotherAreNamed) {
+  const CUstream legacy = nullptr, per_thread = reinterpret_cast<CUstream>(2);
+  CUstream blocking = nullptr;
+  ASSERT_EQ(cuStreamCreate(&blocking, 0), 0);
+  expect_refused(context_, {legacy, blocking});
+  expect_refused(context_, {per_thread, legacy});
+  EXPECT_EQ(cuStreamDestroy_v2(blocking), 0);
 }
 
 TEST_P(DeviceCalls, MessagesToOneselfAreCopiedInTheStream) {
@@ -389,6 +408,34 @@ TEST_P(DeviceCalls, MessagesToOneselfAreCopiedInTheStream) {
     ASSERT_EQ(cuStreamSynchronize(own), 0);
     EXPECT_EQ(to.read(), content);
     EXPECT_EQ(sennit_send(from.data(), 5000, SENNIT_UINT8, rank, comm), SENNIT_INVALID_ARGUMENT);
+  });
+}
+
+// Which the stream may come to late; and it need not wait for whoever has the handles.
+TEST_P(DeviceCalls, MessagesToOneselfAreDoneOnceTheyAreCopied) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const std::vector<std::byte> content(5000, std::byte{7});
+    const DeviceBuffer from(content), to(std::vector<std::byte>(5000));
+    sennit_work_t sent = nullptr, received = nullptr;
+    soft_gpu_hold(own);
+    EXPECT_EQ(sennit_send_start(from.data(), 5000, SENNIT_UINT8, rank, comm, &sent), SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(sennit_recv_start(to.data(), 5000, SENNIT_UINT8, rank, comm, &received), SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(sennit_work_test(sent), SENNIT_IN_PROGRESS);
+    EXPECT_EQ(sennit_work_wait(received, 5), SENNIT_IN_PROGRESS);
+    soft_gpu_release(own);
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
+    for (const sennit_work_t work : {sent, received}) {
+      EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_OK) << sennit_last_error();
+      EXPECT_EQ(sennit_work_free(work), SENNIT_OK);
+    }
+    EXPECT_EQ(to.read(), content);
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
   });
 }
 
@@ -486,6 +533,52 @@ TEST_P(DeviceCalls, AStreamThatComesLateIsNoError) {
   unsetenv("SENNIT_ARRIVAL_TIMEOUT");
 }
 
+// Nor is it for a message that is waited for, be it the peer's stream that comes late, or its own
+// before anybody knows from whom the message will come.
+TEST_P(DeviceCalls, AMessageWaitsForStreamsThatComeLate) {
+  constexpr int kPairs = 2;  // of a rank that receives, and one that sends to it
+  setenv("SENNIT_STALL", "100", 1);
+  setenv("SENNIT_ARRIVAL_TIMEOUT", "1000", 1);
+  {
+    sennit_test::Ranks ranks(2 * kPairs);
+    ASSERT_TRUE(ranks.ok());
+    std::array<std::atomic<CUstream>, kPairs> late = {};  // that sends, or receives from any rank
+    ranks.run([&](int rank, sennit_comm_t comm) {
+      const CUstream own = stream();
+      const auto pair = static_cast<size_t>(rank / 2);
+      const bool receives = rank % 2 == 0, from_any = pair == 1;
+      const std::vector<std::byte> content(4000, std::byte{5});
+      const DeviceBuffer buffer(receives ? std::vector<std::byte>(4000) : content);
+      ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+      if (receives) {
+        if (from_any) soft_gpu_hold(own);
+        late[pair] = own;
+        sennit_work_t work = nullptr;
+        EXPECT_EQ(sennit_recv_start(buffer.data(), 4000, SENNIT_UINT8,
+                                    from_any ? SENNIT_ANY_SOURCE : rank + 1, comm, &work),
+                  SENNIT_OK)
+            << sennit_last_error();
+        EXPECT_EQ(sennit_work_wait(work, -1), SENNIT_OK) << sennit_last_error();
+        EXPECT_EQ(sennit_work_free(work), SENNIT_OK);
+        EXPECT_EQ(buffer.read(), content);
+      } else {
+        soft_gpu_hold(own);
+        EXPECT_EQ(sennit_send(buffer.data(), 4000, SENNIT_UINT8, rank - 1, comm), SENNIT_OK)
+            << sennit_last_error();
+        while (late[pair] == nullptr) std::this_thread::yield();
+        std::this_thread::sleep_for(1500ms);
+        soft_gpu_release(own);
+        soft_gpu_release(late[pair]);
+      }
+      EXPECT_EQ(cuStreamSynchronize(own), 0);
+      EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+      EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
+    });
+  }
+  unsetenv("SENNIT_STALL");
+  unsetenv("SENNIT_ARRIVAL_TIMEOUT");
+}
+
 // Sends and receives of one group go into the stream together: one behind the other, each would
 // wait for the peer's second.
 TEST_P(DeviceCalls, AGroupOfMessagesIsOnePlaceInTheStream) {
@@ -556,6 +649,36 @@ TEST_P(DeviceCalls, WrongMemoryIsNamed) {
               SENNIT_INVALID_ARGUMENT);
     const std::string text = sennit_last_error();
     EXPECT_NE(text.find("both have to be of a kind"), std::string::npos) << text;
+    EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK);
+  });
+}
+
+// No device knows what it was, and to touch it would end the process.
+TEST_P(DeviceCalls, MemoryThatWasFreedIsNamed) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    const auto expect_named = [&](void* memory, size_t bytes) {
+      EXPECT_EQ(sennit_all_reduce(memory, memory, bytes, SENNIT_UINT8, SENNIT_SUM, comm),
+                SENNIT_INVALID_ARGUMENT);
+      EXPECT_NE(std::strstr(sennit_last_error(), "was it freed?"), nullptr) << sennit_last_error();
+    };
+    CUdeviceptr freed = 0;
+    ASSERT_EQ(cuMemAlloc_v2(&freed, 4000), 0);
+    ASSERT_EQ(cuMemFree_v2(freed), 0);
+    expect_named(reinterpret_cast<void*>(freed), 4000);
+    // Of what is the host's the end may be gone alone.
+    const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    void* const host =
+        mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(host, MAP_FAILED);
+    ASSERT_EQ(mprotect(static_cast<std::byte*>(host) + page, page, PROT_NONE), 0);
+    expect_named(host, page + 1);
+    EXPECT_EQ(sennit_all_reduce(host, host, page, SENNIT_UINT8, SENNIT_SUM, comm), SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(munmap(host, 2 * page), 0);
     EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK);
   });
 }

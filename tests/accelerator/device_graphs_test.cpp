@@ -309,6 +309,40 @@ TEST_P(DeviceGraphs, GraphsThatAreGoneLeaveNothing) {
   });
 }
 
+// While a graph lives the stream that it was captured in is anybody's: only within one capture
+// ranks would wait for one another for ever.
+TEST_P(DeviceGraphs, RanksMayCaptureInOneStreamOneAfterTheOther) {
+  constexpr size_t kBytes = 1000;
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  const CUstream shared = stream();
+  std::barrier together(2);
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, shared), SENNIT_OK) << sennit_last_error();
+    {
+      const DeviceBuffer buffer(std::vector<std::byte>(kBytes, static_cast<std::byte>(rank + 1)));
+      std::unique_ptr<CapturedCalls> graph;
+      for (int turn = 0; turn < 2; turn++) {
+        if (turn == rank)
+          graph = std::make_unique<CapturedCalls>(shared, [&] {
+            EXPECT_EQ(sennit_all_reduce(buffer.data(), buffer.data(), kBytes, SENNIT_UINT8,
+                                        SENNIT_SUM, comm),
+                      SENNIT_OK)
+                << sennit_last_error();
+          });
+        together.arrive_and_wait();
+      }
+      graph->launch(own);
+      EXPECT_EQ(cuStreamSynchronize(own), 0);
+      EXPECT_TRUE(buffer.read() == std::vector<std::byte>(kBytes, std::byte{3}));
+      EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK) << sennit_last_error();
+      together.arrive_and_wait();  // before memory is freed
+    }
+  });
+  EXPECT_EQ(cuStreamDestroy_v2(shared), 0);
+}
+
 // A rank launches and the others do not, until one of them gives up: streams go on, also in
 // launches after that, and after the communicator is gone.
 TEST_P(DeviceGraphs, LaunchesPassByCommunicatorsThatFailedOrAreGone) {

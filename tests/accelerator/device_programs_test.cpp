@@ -46,7 +46,8 @@ class Side {
  public:
   Side(int rank, sennit_comm_t device_comm, sennit_comm_t other, sennit_comm_t host_comm)
       : rank_(rank), comms_{device_comm, other}, host_comm_(host_comm) {
-    for (CUstream& stream : streams_) EXPECT_EQ(cuStreamCreate(&stream, 1), 0);
+    for (unsigned i = 0; i < kSets; i++)  // one that blocks, and one that does not
+      EXPECT_EQ(cuStreamCreate(&streams_[i], i), 0);
     for (auto& set : buffers_)
       for (Buffer& buffer : set) EXPECT_EQ(cuMemAlloc_v2(&buffer.device, buffer.bytes()), 0);
   }

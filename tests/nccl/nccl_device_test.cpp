@@ -8,6 +8,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,10 +26,13 @@ using sennit_test::text;
 namespace {
 
 constexpr size_t kCount = 1000;
+constexpr size_t kLargeCount = 1 << 20;  // a message of as many is not sent before it is expected
 constexpr int kDevices = 2;
-constexpr unsigned kNonBlockingStream = 1;
+constexpr unsigned kBlockingStream = 0, kNonBlockingStream = 1;
+constexpr int kThreadLocal = 1;  // of CUstreamCaptureMode
 constexpr int kMemoryType = 2, kTypeDevice = 2;
 const auto kDefault = static_cast<cudaStream_t>(nullptr);
+const auto kLegacy = reinterpret_cast<cudaStream_t>(1);  // its other handle
 const auto kPerThread = reinterpret_cast<cudaStream_t>(2);
 
 CUcontext context_of(int device) {
@@ -39,24 +43,25 @@ CUcontext context_of(int device) {
 }
 void choose(int device) { EXPECT_EQ(cuCtxSetCurrent(context_of(device)), 0); }
 
-// kCount integers of the device that is current, all of one value.
+// Integers of the device that is current, all of one value.
 class Integers {
  public:
-  explicit Integers(int value = 0) {
-    EXPECT_EQ(cuMemAlloc_v2(&address_, kCount * sizeof(int)), 0);
-    const std::vector<int> all(kCount, value);
-    soft_gpu_write(data(), all.data(), kCount * sizeof(int));
+  explicit Integers(int value = 0, size_t count = kCount) : count_(count) {
+    EXPECT_EQ(cuMemAlloc_v2(&address_, count_ * sizeof(int)), 0);
+    const std::vector<int> all(count_, value);
+    soft_gpu_write(data(), all.data(), count_ * sizeof(int));
   }
   Integers(const Integers&) = delete;
   Integers& operator=(const Integers&) = delete;
   void* data() const { return reinterpret_cast<void*>(address_); }
   std::vector<int> read() const {
-    std::vector<int> all(kCount);
-    soft_gpu_read(all.data(), data(), kCount * sizeof(int));
+    std::vector<int> all(count_);
+    soft_gpu_read(all.data(), data(), count_ * sizeof(int));
     return all;
   }
 
  private:
+  const size_t count_;
   CUdeviceptr address_ = 0;  // never freed: that waits for every kernel of the device
 };
 
@@ -66,9 +71,9 @@ ncclResult_t sum(const Integers& memory, ncclComm_t comm, cudaStream_t stream) {
   return ncclAllReduce(memory.data(), memory.data(), kCount, ncclInt32, ncclSum, comm, stream);
 }
 
-cudaStream_t new_stream() {
+cudaStream_t new_stream(unsigned flags = kNonBlockingStream) {
   CUstream stream = nullptr;
-  EXPECT_EQ(cuStreamCreate(&stream, kNonBlockingStream), 0);
+  EXPECT_EQ(cuStreamCreate(&stream, flags), 0);
   return reinterpret_cast<cudaStream_t>(stream);
 }
 CUstream cuda(cudaStream_t stream) { return reinterpret_cast<CUstream>(stream); }
@@ -109,7 +114,7 @@ TEST_F(NcclDevices, ACommunicatorKnowsItsDevice) {
 
 // As PyTorch's DataParallel does: the device that was current before is current again at the end.
 TEST_F(NcclDevices, ADefaultStreamIsOfTheCommunicatorsDevice) {
-  for (const cudaStream_t stream : {kDefault, reinterpret_cast<cudaStream_t>(1)}) {
+  for (const cudaStream_t stream : {kDefault, kLegacy}) {
     EXPECT_EQ(ncclGroupStart(), ncclSuccess);
     for (int d = 0; d < kDevices; d++) {
       choose(d);
@@ -246,6 +251,104 @@ TEST_F(NcclDevices, TheStreamsOfAGroupGoOnTogether) {
     EXPECT_EQ(memory[static_cast<size_t>(d)]->read(), all_of(3));
     EXPECT_EQ(other.read(), all_of(30)) << "what the first stream went on before";
   });
+}
+
+// A message each way, where CUDA has the receive's stream wait for the send's. As two kernels each
+// rank's second would wait for its first, and that for the peer's second.
+void exchange(int d, ncclComm_t comm, cudaStream_t sends, cudaStream_t receives) {
+  const Integers from(d + 1, kLargeCount), to(0, kLargeCount);
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclSend(from.data(), kLargeCount, ncclInt32, 1 - d, comm, sends), ncclSuccess);
+  EXPECT_EQ(ncclRecv(to.data(), kLargeCount, ncclInt32, 1 - d, comm, receives), ncclSuccess);
+  EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << text();
+  EXPECT_EQ(cuStreamSynchronize(cuda(receives)), 0);
+  EXPECT_TRUE(to.read() == std::vector<int>(kLargeCount, 2 - d));
+}
+
+TEST_F(NcclDevices, AGroupInStreamsThatWaitForOneAnotherEnds) {
+  run(comms, [](int d, ncclComm_t comm) {
+    const cudaStream_t blocking = new_stream(kBlockingStream);
+    exchange(d, comm, kDefault, blocking);
+    exchange(d, comm, blocking, kLegacy);
+    exchange(d, comm, kDefault, kLegacy);
+    exchange(d, comm, kDefault, kPerThread);
+  });
+}
+
+// A launch returns only when its kernel has ended.
+TEST(NcclDevicesDeathTest, AGroupInTwoStreamsEndsWhereLaunchesBlock) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  const auto failed = [] {
+    const Bounded bounded("a group in two streams where launches block");
+    setenv("CUDA_LAUNCH_BLOCKING", "1", 1);
+    std::array<ncclComm_t, kDevices> comms = {};
+    choose(0);
+    EXPECT_EQ(ncclCommInitAll(comms.data(), kDevices, nullptr), ncclSuccess) << text();
+    run(comms,
+        [](int d, ncclComm_t comm) { exchange(d, comm, kDefault, new_stream(kBlockingStream)); });
+    for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << text();
+    return testing::Test::HasFailure() ? 1 : 0;
+  };
+  EXPECT_EXIT(std::exit(failed()), testing::ExitedWithCode(0), "");
+}
+
+bool is_captured(cudaStream_t stream) {
+  int capturing = 0;
+  EXPECT_EQ(cuStreamIsCapturing(cuda(stream), &capturing), 0);
+  return capturing != 0;
+}
+
+// Ends a capture that nothing was put into, and that is valid.
+void end_empty_capture(cudaStream_t stream) {
+  CUgraph graph = nullptr;
+  size_t nodes = 1;
+  EXPECT_EQ(cuStreamEndCapture(cuda(stream), &graph), 0) << "an earlier call has made it invalid";
+  EXPECT_EQ(cuGraphGetNodes(graph, nullptr, &nodes), 0);
+  EXPECT_EQ(nodes, 0u);
+  EXPECT_EQ(cuGraphDestroy(graph), 0);
+}
+
+// Its streams wait for one another, and one that is captured would draw the other into the graph.
+TEST_F(NcclDevices, AGroupIsCapturedAsAWholeOrNotAtAll) {
+  run(comms, [&](int d, ncclComm_t comm) {
+    const cudaStream_t first = new_stream(), second = new_stream();
+    const Integers here(d + 1), there(d + 1);
+    const auto expect_refused = [&] {
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      EXPECT_EQ(sum(here, comm, first), ncclSuccess) << text();
+      EXPECT_EQ(sum(there, comm, second), ncclSuccess) << text();
+      EXPECT_EQ(ncclGroupEnd(), ncclInvalidUsage);
+      EXPECT_NE(text().find("captured into the same graph"), std::string::npos) << text();
+    };
+    for (const cudaStream_t captured : {first, second}) {
+      EXPECT_EQ(cuStreamBeginCapture_v2(cuda(captured), kThreadLocal), 0);
+      expect_refused();
+      EXPECT_FALSE(is_captured(captured == first ? second : first));
+      end_empty_capture(captured);
+    }
+    for (const cudaStream_t each : {first, second})
+      EXPECT_EQ(cuStreamBeginCapture_v2(cuda(each), kThreadLocal), 0);
+    expect_refused();
+    for (const cudaStream_t each : {first, second}) end_empty_capture(each);
+    EXPECT_EQ(sum(*memory[static_cast<size_t>(d)], comm, first), ncclSuccess) << text();
+    EXPECT_EQ(cuStreamSynchronize(cuda(first)), 0);
+  });
+  expect_sums();
+}
+
+TEST_F(NcclDevices, TheDefaultStreamIsRefusedWhileOneThatBlocksIsCaptured) {
+  run(comms, [&](int d, ncclComm_t comm) {
+    const cudaStream_t blocking = new_stream(kBlockingStream);
+    int own = 0;
+    EXPECT_EQ(cuStreamBeginCapture_v2(cuda(blocking), kThreadLocal), 0);
+    EXPECT_EQ(ncclAllReduce(&own, &own, 1, ncclInt32, ncclSum, comm, kDefault), ncclInvalidUsage);
+    EXPECT_NE(text().find("the default stream"), std::string::npos) << text();
+    EXPECT_EQ(sum(*memory[static_cast<size_t>(d)], comm, kDefault), ncclInvalidArgument);
+    EXPECT_NE(text().find("the default stream"), std::string::npos) << text();
+    end_empty_capture(blocking);
+    EXPECT_EQ(sum(*memory[static_cast<size_t>(d)], comm, kDefault), ncclSuccess) << text();
+  });
+  expect_sums();
 }
 
 TEST(NcclDeviceMemory, OfAThreadThatHasChosenNoneIsTheFirstDevices) {

@@ -49,6 +49,11 @@ constexpr ErrorWords kErrors[] = {
     {kNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
      "pointer does not correspond to a registered memory region"},
     {kNotPermitted, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
+    {kCaptureUnjoined, "CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "capturing stream has unjoined work"},
+    {kCaptureIsolation, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION",
+     "dependency created on uncaptured work in another stream"},
+    {kCaptureImplicit, "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
 };
 
 int error_words(int error, const char** words, const char* ErrorWords::*member) {
@@ -120,6 +125,14 @@ int find_stream(CUstream handle, std::shared_ptr<StreamThread>* stream) {
   if (found == handles().streams.end()) return kInvalidHandle;
   *stream = found->second;
   return 0;
+}
+
+bool is_legacy(CUstream handle) { return reinterpret_cast<uintptr_t>(handle) <= 1; }
+
+int find_stream_to_use(CUstream handle, std::shared_ptr<StreamThread>* stream) {
+  if (const int error = find_stream(handle, stream)) return error;
+  if (!is_legacy(handle)) return 0;
+  return (*stream)->gpu->invalidate_captures_of_blocking() ? kCaptureImplicit : 0;
 }
 
 CUstream add_handle(const std::shared_ptr<StreamThread>& stream) {

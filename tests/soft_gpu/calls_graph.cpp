@@ -50,14 +50,24 @@ CUgraph handle_of(Capture& capture) {
   return reinterpret_cast<CUgraph>(capture.handle);
 }
 
-// The capture that the stream is part of, or null.
+// The capture that the stream is part of, or null. To ask it of the default stream while that is
+// out of use is an error, and leaves what is captured valid.
 std::shared_ptr<Capture> capture_of(CUstream handle, int* error) {
   std::shared_ptr<StreamThread> stream;
   Gpu* gpu = nullptr;
   *error = enter(&gpu);
   if (*error == 0) *error = find_stream(handle, &stream);
+  if (*error == 0 && is_legacy(handle) && stream->gpu->captures_blocking())
+    *error = kCaptureImplicit;
   if (*error != 0) return nullptr;
   return stream->gpu->capture_of(*stream);
+}
+
+// Whether what the stream would do next comes after all that is captured: every stream that the
+// capture has spread to has come back to it.
+bool comes_after_all(const StreamThread& stream, Capture& capture) {
+  const std::lock_guard lock(captures_mutex());
+  return capture.before[&stream].size() == capture.graph->operations.size();
 }
 
 // CUstreamCaptureStatus.
@@ -85,7 +95,7 @@ int cuStreamBeginCapture_v2(CUstream handle, int mode) {
   if (const int error = enter(&gpu)) return error;
   if (const int error = find_stream(handle, &stream)) return error;
   if (mode < kGlobal || mode > kRelaxed) return kInvalidValue;
-  if (handle == nullptr) return kCaptureUnsupported;  // the legacy stream
+  if (is_legacy(handle)) return kCaptureUnsupported;
   const std::lock_guard lock(stream->gpu->mutex);
   if (stream->capture != nullptr) return kCaptureInvalid;
   stream->capture = begin_capture(mode);
@@ -102,11 +112,13 @@ int cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   stream->gpu->end_capture(*capture);
   end_capture(*capture);
   *graph = nullptr;
+  const bool is_joined = comes_after_all(*stream, *capture);
   const std::lock_guard lock(handles().mutex);
   *graph = handle_of(*capture);
-  if (status_of(capture) == 1) return 0;
+  const bool is_valid = status_of(capture) == 1;
+  if (is_valid && is_joined) return 0;
   handles().graphs.erase(std::exchange(*graph, nullptr));
-  return kCaptureInvalid;
+  return is_valid ? kCaptureUnjoined : kCaptureInvalid;
 }
 
 int cuStreamIsCapturing(CUstream handle, int* capturing) {
@@ -188,7 +200,7 @@ int cuGraphLaunch(CUgraphExec handle, CUstream in) {
   std::shared_ptr<StreamThread> stream;
   std::shared_ptr<const Graph> graph;
   if (const int error = enter(&gpu)) return error;
-  if (const int error = find_stream(in, &stream)) return error;
+  if (const int error = find_stream_to_use(in, &stream)) return error;
   {
     const std::lock_guard lock(handles().mutex);
     const auto found = handles().launchable.find(handle);

@@ -54,7 +54,7 @@ int copy(uintptr_t to, uintptr_t from, size_t bytes, CUstream handle, bool waits
   Gpu* gpu = nullptr;
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter(&gpu)) return error;
-  if (const int error = find_stream(handle, &stream)) return error;
+  if (const int error = find_stream_to_use(handle, &stream)) return error;
   if (bytes == 0) return 0;
   if (reach_for_copy(to, bytes) == nullptr || reach_for_copy(from, bytes) == nullptr)
     return kInvalidValue;
@@ -81,7 +81,7 @@ int set(uintptr_t memory, int value, size_t bytes, CUstream handle) {
   Gpu* gpu = nullptr;
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter(&gpu)) return error;
-  if (const int error = find_stream(handle, &stream)) return error;
+  if (const int error = find_stream_to_use(handle, &stream)) return error;
   if (bytes == 0) return 0;
   if (reach(memory, bytes) == nullptr) return kInvalidValue;
   const std::lock_guard lock(stream->gpu->lock);
@@ -141,7 +141,7 @@ int cuMemAllocAsync(CUdeviceptr* memory, size_t bytes, CUstream stream) {
   Gpu* gpu = nullptr;
   std::shared_ptr<StreamThread> found;
   if (const int error = enter(&gpu)) return error;
-  if (const int error = find_stream(stream, &found)) return error;
+  if (const int error = find_stream_to_use(stream, &found)) return error;
   return allocate_on_device(*found->gpu, bytes, false, memory);
 }
 
@@ -161,7 +161,7 @@ int cuMemFreeAsync(CUdeviceptr memory, CUstream handle) {
   Gpu* gpu = nullptr;
   std::shared_ptr<StreamThread> stream;
   if (const int error = enter(&gpu)) return error;
-  if (const int error = find_stream(handle, &stream)) return error;
+  if (const int error = find_stream_to_use(handle, &stream)) return error;
   const Range range = range_at(memory);
   if (range.kind != RangeKind::device || range.first != memory) return kInvalidValue;
   const std::lock_guard lock(stream->gpu->lock);

@@ -34,8 +34,14 @@ int find_event(CUevent event, Point* recorded) {
   return 0;
 }
 
-// enter(), and the stream.
+// enter(), and the stream, which is put to use.
 int enter_stream(CUstream handle, std::shared_ptr<StreamThread>* stream) {
+  Gpu* gpu = nullptr;
+  if (const int error = enter(&gpu)) return error;
+  return find_stream_to_use(handle, stream);
+}
+// The same, where only what the stream is is asked for.
+int enter_known(CUstream handle, std::shared_ptr<StreamThread>* stream) {
   Gpu* gpu = nullptr;
   if (const int error = enter(&gpu)) return error;
   return find_stream(handle, stream);
@@ -49,6 +55,15 @@ int not_captured(StreamThread& stream) {
   const std::lock_guard lock(captures_mutex());
   capture->invalid = true;
   return kCaptureUnsupported;
+}
+
+// What is captured depends on nothing that is not: the graph would not have it.
+int not_from_outside(StreamThread& stream, const Point& recorded) {
+  const std::shared_ptr<Capture> capture = stream.gpu->capture_of(stream);
+  if (capture == nullptr || recorded.stream == nullptr) return 0;
+  const std::lock_guard lock(captures_mutex());
+  capture->invalid = true;
+  return kCaptureIsolation;
 }
 
 // What modules and functions are handles of: nothing but the worker is ever loaded.
@@ -103,8 +118,15 @@ int cuStreamQuery(CUstream handle) {
 
 int cuStreamGetCtx(CUstream handle, CUcontext* context) {
   std::shared_ptr<StreamThread> stream;
-  if (const int error = enter_stream(handle, &stream)) return error;
+  if (const int error = enter_known(handle, &stream)) return error;
   *context = reinterpret_cast<CUcontext>(stream->gpu);
+  return 0;
+}
+
+int cuStreamGetFlags(CUstream handle, unsigned* flags) {
+  std::shared_ptr<StreamThread> stream;
+  if (const int error = enter_known(handle, &stream)) return error;
+  *flags = stream->blocking ? 0 : kNonBlocking;
   return 0;
 }
 
@@ -113,6 +135,7 @@ int cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
   Point recorded;
   if (const int error = enter_stream(handle, &stream)) return error;
   if (const int error = find_event(event, &recorded)) return error;
+  if (const int error = not_from_outside(*stream, recorded)) return error;
   const std::lock_guard lock(stream->gpu->lock);
   stream->gpu->push(*stream, nullptr, {recorded});
   return 0;

@@ -71,6 +71,7 @@ int cuStreamDestroy_v2(CUstream stream);
 int cuStreamSynchronize(CUstream stream);
 int cuStreamQuery(CUstream stream);
 int cuStreamGetCtx(CUstream stream, CUcontext* context);
+int cuStreamGetFlags(CUstream stream, unsigned* flags);
 int cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags);
 int cuEventCreate(CUevent* event, unsigned flags);
 int cuEventDestroy_v2(CUevent event);

@@ -7,13 +7,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "tests/soft_gpu/process.hpp"
 
 namespace soft_gpu {
+
+class StreamThread;
 
 // A reference to something of the program's; what it was made with is called when the last is gone.
 using UserObject = std::shared_ptr<void>;
@@ -28,6 +32,8 @@ struct Graph {
 // to. Guarded by captures_mutex().
 struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
+  // Of each stream, the operations that whatever it does next comes after, by number.
+  std::map<const StreamThread*, std::set<size_t>> before;
   uint64_t number = 0;
   int mode = 0;         // CUstreamCaptureMode
   uint64_t thread = 0;  // that began it

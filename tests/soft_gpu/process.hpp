@@ -13,7 +13,8 @@ inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, k
                      kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
                      kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                      kContextIsDestroyed = 709, kAlreadyRegistered = 712, kNotRegistered = 713,
-                     kNotPermitted = 800, kCaptureUnsupported = 900, kCaptureInvalid = 901;
+                     kNotPermitted = 800, kCaptureUnsupported = 900, kCaptureInvalid = 901,
+                     kCaptureUnjoined = 904, kCaptureIsolation = 905, kCaptureImplicit = 906;
 
 // Makes the driver ready, the first time.
 void initialize();

@@ -24,6 +24,8 @@ namespace {
 constexpr unsigned kNonBlocking = 1;
 constexpr int kNotReady = 600;
 constexpr int kFloat32 = 8;  // of DataType
+// Of CUstreamCaptureMode.
+constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
 
 void* pointer(CUdeviceptr address) { return reinterpret_cast<void*>(address); }
 CUdeviceptr address(const void* memory) { return reinterpret_cast<CUdeviceptr>(memory); }
@@ -262,7 +264,6 @@ TEST_F(SoftGpu, AnEventIsWaitedForAsItWasRecorded) {
 
 // And whoever launches meanwhile waits for him who frees: the driver's hazard.
 TEST_F(SoftGpu, WhatMightWaitForACaptureMakesItInvalid) {
-  constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
   const CUstream in = stream(kNonBlocking), other = stream(kNonBlocking);
   CUgraph graph = nullptr;
   const auto on_a_thread = [&](int mode) {
@@ -291,6 +292,74 @@ TEST_F(SoftGpu, WhatMightWaitForACaptureMakesItInvalid) {
   EXPECT_EQ(capturing, 2);
   EXPECT_EQ(cuStreamEndCapture(in, &graph), 901);
   for (const CUstream each : {in, other}) EXPECT_EQ(cuStreamDestroy_v2(each), 0);
+}
+
+void do_nothing(void*) {}
+
+TEST_F(SoftGpu, ACaptureEndsOnceWhatItHasSpreadToIsBack) {
+  const CUstream in = stream(kNonBlocking), other = stream(kNonBlocking);
+  CUevent forth = nullptr, back = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuEventCreate(&forth, 0), 0);
+  ASSERT_EQ(cuEventCreate(&back, 0), 0);
+  for (const bool comes_back : {true, false}) {
+    ASSERT_EQ(cuStreamBeginCapture_v2(in, kThreadLocal), 0);
+    EXPECT_EQ(cuEventRecord(forth, in), 0);
+    EXPECT_EQ(cuStreamWaitEvent(other, forth, 0), 0);
+    EXPECT_EQ(cuLaunchHostFunc(other, do_nothing, nullptr), 0);
+    EXPECT_EQ(cuEventRecord(back, other), 0);
+    if (!comes_back) {
+      EXPECT_EQ(cuLaunchHostFunc(other, do_nothing, nullptr), 0);
+    }
+    EXPECT_EQ(cuStreamWaitEvent(in, back, 0), 0);
+    EXPECT_EQ(cuStreamEndCapture(in, &graph), comes_back ? 0 : 904);
+    EXPECT_EQ(graph != nullptr, comes_back);
+    if (graph != nullptr) {
+      EXPECT_EQ(cuGraphDestroy(graph), 0);
+    }
+  }
+  for (const CUevent each : {forth, back}) EXPECT_EQ(cuEventDestroy_v2(each), 0);
+  for (const CUstream each : {in, other}) EXPECT_EQ(cuStreamDestroy_v2(each), 0);
+}
+
+TEST_F(SoftGpu, WhatIsCapturedWaitsForNothingOutside) {
+  const CUstream in = stream(kNonBlocking), other = stream(kNonBlocking);
+  CUevent event = nullptr;
+  CUgraph graph = nullptr;
+  ASSERT_EQ(cuEventCreate(&event, 0), 0);
+  ASSERT_EQ(cuStreamBeginCapture_v2(in, kThreadLocal), 0);
+  EXPECT_EQ(cuEventRecord(event, other), 0);
+  EXPECT_EQ(cuStreamWaitEvent(in, event, 0), 905);
+  EXPECT_EQ(cuStreamEndCapture(in, &graph), 901);
+  EXPECT_EQ(cuEventDestroy_v2(event), 0);
+  for (const CUstream each : {in, other}) EXPECT_EQ(cuStreamDestroy_v2(each), 0);
+}
+
+TEST_F(SoftGpu, TheDefaultStreamIsOutOfUseWhileOneThatBlocksIsCaptured) {
+  const CUstream blocking = stream(), free = stream(kNonBlocking);
+  CUgraph graph = nullptr;
+  int capturing = 0;
+  unsigned flags = 9;
+  EXPECT_EQ(cuStreamGetFlags(blocking, &flags), 0);
+  EXPECT_EQ(flags, 0u);
+  EXPECT_EQ(cuStreamGetFlags(free, &flags), 0);
+  EXPECT_EQ(flags, kNonBlocking);
+  ASSERT_EQ(cuStreamBeginCapture_v2(free, kThreadLocal), 0);
+  EXPECT_EQ(cuLaunchHostFunc(nullptr, do_nothing, nullptr), 0);
+  ASSERT_EQ(cuStreamEndCapture(free, &graph), 0);
+  EXPECT_EQ(cuGraphDestroy(graph), 0);
+  // To ask whether it is captured is an error that leaves the capture as it is.
+  ASSERT_EQ(cuStreamBeginCapture_v2(blocking, kThreadLocal), 0);
+  EXPECT_EQ(cuStreamIsCapturing(nullptr, &capturing), 906);
+  ASSERT_EQ(cuStreamEndCapture(blocking, &graph), 0);
+  EXPECT_EQ(cuGraphDestroy(graph), 0);
+  ASSERT_EQ(cuStreamBeginCapture_v2(blocking, kThreadLocal), 0);
+  EXPECT_EQ(cuLaunchHostFunc(nullptr, do_nothing, nullptr), 906);
+  EXPECT_EQ(cuStreamSynchronize(nullptr), 906);
+  EXPECT_EQ(cuStreamEndCapture(blocking, &graph), 901);
+  EXPECT_EQ(cuLaunchHostFunc(nullptr, do_nothing, nullptr), 0);
+  EXPECT_EQ(cuStreamSynchronize(nullptr), 0);
+  for (const CUstream each : {blocking, free}) EXPECT_EQ(cuStreamDestroy_v2(each), 0);
 }
 
 TEST_F(SoftGpu, AGraphKeepsObjectsUntilItIsGoneInEveryForm) {

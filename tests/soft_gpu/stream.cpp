@@ -1,6 +1,7 @@
 // stream.cpp: see stream.hpp.
 #include "tests/soft_gpu/stream.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <thread>
@@ -144,8 +145,14 @@ Point Gpu::push(StreamThread& stream, std::function<void()> work, std::vector<Po
   }
   if (const std::shared_ptr<Capture> capture = capture_of(stream)) {
     const std::lock_guard guard(captures_mutex());
-    if (work) capture->graph->operations.push_back(std::move(work));
-    return {nullptr, 0, capture};
+    std::set<size_t>& before = capture->before[&stream];
+    for (const Point& point : after)
+      if (point.capture == capture) before.insert(point.before.begin(), point.before.end());
+    if (work) {
+      before.insert(capture->graph->operations.size());
+      capture->graph->operations.push_back(std::move(work));
+    }
+    return {nullptr, 0, capture, before};
   }
   for (Point& point : ends(stream))
     if (point.stream.get() != &stream && !point.passed()) after.push_back(std::move(point));
@@ -155,6 +162,25 @@ Point Gpu::push(StreamThread& stream, std::function<void()> work, std::vector<Po
 std::shared_ptr<Capture> Gpu::capture_of(const StreamThread& stream) {
   const std::lock_guard guard(mutex);
   return stream.capture;
+}
+
+bool Gpu::captures_blocking() {
+  const std::lock_guard guard(mutex);
+  return std::any_of(streams.begin(), streams.end(), [](const auto& stream) {
+    return stream->blocking && stream->capture != nullptr;
+  });
+}
+
+bool Gpu::invalidate_captures_of_blocking() {
+  const std::lock_guard guard(mutex);
+  const std::lock_guard captures_guard(captures_mutex());
+  bool any = false;
+  for (const auto& stream : streams) {
+    if (!stream->blocking || stream->capture == nullptr) continue;
+    stream->capture->invalid = true;
+    any = true;
+  }
+  return any;
 }
 
 void Gpu::end_capture(const Capture& capture) {

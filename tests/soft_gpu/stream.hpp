@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "tests/soft_gpu/graph.hpp"
@@ -24,6 +25,7 @@ struct Point {
   std::shared_ptr<StreamThread> stream;
   uint64_t count = 0;
   std::shared_ptr<Capture> capture = nullptr;
+  std::set<size_t> before = {};  // operations of the capture, by number
 
   bool passed() const;
   void wait() const;
@@ -104,6 +106,10 @@ struct Gpu {
   std::vector<Point> ends(StreamThread& stream);
   // The capture that the stream is part of, or null.
   std::shared_ptr<Capture> capture_of(const StreamThread& stream);
+  // Whether streams that block are captured, and the default stream, which waits for them, is out
+  // of use. The second makes what they are captured into invalid.
+  bool captures_blocking();
+  bool invalidate_captures_of_blocking();
   // No stream is part of this one any more.
   void end_capture(const Capture& capture);
   // With `lock`: waits until nothing is in any stream.

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 
 #include "base/mutex.hpp"
@@ -21,15 +20,8 @@ class BlockShares {
   // Of a device on which so many blocks find room at once.
   explicit BlockShares(unsigned room) : room_(room) {}
 
-  // What tells the calling thread's stream of this handle from others: all threads call their own
-  // by one handle, cudaStreamPerThread.
-  static const void* name_of(const void* stream) {
-    constexpr uintptr_t kPerThread = 2;
-    static thread_local char own;
-    return reinterpret_cast<uintptr_t>(stream) == kPerThread ? &own : stream;
-  }
-  // A call in the stream of this name that would use so many; returns how many it takes, at least
-  // one.
+  // A call in the stream of this name (name_of()) that would use so many; returns how many it
+  // takes, at least one.
   unsigned take(const void* stream, unsigned wanted) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
     Use& use = uses_[stream];

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/core.h>
@@ -21,10 +23,13 @@ namespace {
 using namespace cuda;
 
 constexpr size_t kLeastBlockBytes = 64 * 1024;
+// Blocks have sizes of powers of two, larger ones are whole steps.
+constexpr size_t kLargeBlockBytes = 32 * 1024 * 1024;
+constexpr size_t kLargeStepBytes = 2 * 1024 * 1024;
 // A block that is kept serves for down to a quarter of its size.
 constexpr size_t kMostWaste = 4;
 
-// Memory that was given back, of one kind.
+// Memory that was given back, of one kind, and how large all blocks are that were ever taken.
 class Kept {
  public:
   std::byte* take(size_t bytes) {
@@ -34,20 +39,26 @@ class Kept {
     blocks_.erase(found);
     return memory;
   }
-  void put(std::byte* memory, size_t bytes) { blocks_.emplace(bytes, memory); }
+  // A new one, which is out.
+  void add(std::byte* memory, size_t bytes) { bytes_of_.emplace(memory, bytes); }
+  void put(std::byte* memory) {
+    const auto found = bytes_of_.find(memory);
+    SENNIT_CHECK(found != bytes_of_.end());
+    blocks_.emplace(found->second, memory);
+  }
 
  private:
   std::multimap<size_t, std::byte*> blocks_;
+  std::unordered_map<std::byte*, size_t> bytes_of_;
 };
 
 size_t rounded(size_t bytes) {
+  if (bytes > kLargeBlockBytes)
+    return (bytes + kLargeStepBytes - 1) / kLargeStepBytes * kLargeStepBytes;
   size_t block = kLeastBlockBytes;
   while (block < bytes) block *= 2;
   return block;
 }
-
-// NULL, the legacy stream and that of each thread have no context of their own.
-constexpr uintptr_t kLastDefaultStream = 2;
 
 class CudaDevice;
 // All of this process, in a list of its own: another device may be in the making, which asks the
@@ -98,12 +109,17 @@ class CudaDevice final : public Accelerator {
     return MemoryKind::device;
   }
 
+  void* handle_of(void* stream) const override { return is_legacy(stream) ? nullptr : stream; }
+
   Result<bool> is_captured(void* stream) override {
     int capturing = 0;
     const CurrentContext current(driver_, kernel_.context);
-    SENNIT_RETURN_IF_ERROR(
-        checked(driver_.cuStreamIsCapturing(static_cast<Stream>(stream), &capturing),
-                "cuStreamIsCapturing"));
+    const int error = driver_.cuStreamIsCapturing(static_cast<Stream>(stream), &capturing);
+    if (error == kCaptureImplicit)
+      return invalid(
+          "a stream that blocks is being captured into a graph, and nothing can go into the "
+          "default stream meanwhile, which would wait for it: give the communicator another one");
+    SENNIT_RETURN_IF_ERROR(checked(error, "cuStreamIsCapturing"));
     if (capturing == kCaptureInvalid)
       return Status(SENNIT_INVALID_ARGUMENT,
                     "what the stream is being captured into is invalid since an earlier call: end "
@@ -143,14 +159,19 @@ class CudaDevice final : public Accelerator {
       if (std::byte* const memory = kept(kind).take(block)) return memory;
     }
     const CurrentContext current(driver_, kernel_.context);
-    return kind == MemoryKind::device ? pieces_.cut(block) : pinned_memory(driver_, block);
+    Result<std::byte*> made =
+        kind == MemoryKind::device ? pieces_.cut(block) : pinned_memory(driver_, block);
+    if (!made) return made;
+    const MutexLock lock(mutex_);
+    kept(kind).add(*made, block);
+    return made;
   }
 
-  // To free it would wait for every kernel of the device.
-  void free(std::byte* memory, size_t bytes, MemoryKind kind) override {
+  // To free it would wait for every kernel of the device. It may be larger than was asked for.
+  void free(std::byte* memory, size_t, MemoryKind kind) override {
     if (!memory) return;
     const MutexLock lock(mutex_);
-    kept(kind).put(memory, rounded(bytes));
+    kept(kind).put(memory);
   }
 
   bool exports() const override {
@@ -294,53 +315,100 @@ class CudaDevice final : public Accelerator {
   std::vector<const CudaDevice*> reached_ SENNIT_GUARDED_BY(mutex_);  // of this process
 };
 
-Result<CudaDevice*> make_device(const Driver& driver, Context context) {
-  // Without one of its own, what stands for a device in tests takes any.
-  const void* const image = worker_image() ? worker_image() : "";
+// What is known of a device before anything is made there.
+struct DeviceFacts {
+  Device ordinal = 0;
+  int multiprocessors = 0, devices = 0, cache_bytes = 0, host_pointers_serve = 0;
+};
+
+Status cannot_be_used(const DeviceFacts& facts, const std::string& why) {
+  return {SENNIT_UNSUPPORTED, fmt::format("CUDA device {}: {}", facts.ordinal, why)};
+}
+
+// Its context is `current`.
+Result<DeviceFacts> facts_of(const Driver& driver, const CurrentContext& current) {
+  DeviceFacts facts;
   std::string what;
   const auto ok = [&](int error, const char* function) {
-    if (error != kSuccess && what.empty())
-      what = fmt::format("{}: {}", function, error_text(driver, error));
-    return what.empty();
+    if (error != kSuccess) what = fmt::format("{}: {}", function, error_text(driver, error));
+    return error == kSuccess;
   };
-  const CurrentContext current(driver, context);
-  Device ordinal = 0;
-  int multiprocessors = 0, host_pointers_serve = 0, devices = 0, cache_bytes = 0;
-  Kernel kernel{&driver, context};
+  const auto has = [&](int* value, int attribute) {
+    return ok(driver.cuDeviceGetAttribute(value, attribute, facts.ordinal), "cuDeviceGetAttribute");
+  };
+  if (ok(current.error(), "cuCtxPushCurrent") &&
+      ok(driver.cuCtxGetDevice(&facts.ordinal), "cuCtxGetDevice") &&
+      ok(driver.cuDeviceGetCount(&facts.devices), "cuDeviceGetCount") &&
+      has(&facts.multiprocessors, kMultiprocessors) && has(&facts.cache_bytes, kCacheBytes) &&
+      has(&facts.host_pointers_serve, kHostPointersServe))
+    return facts;
+  return cannot_be_used(facts, what);
+}
+
+// The kernel's function, and a stream of ours. Where that fails nothing is left of it.
+Status load(const Driver& driver, const DeviceFacts& facts, Function* function, Stream* stream) {
+  // Without one of its own, what stands for a device in tests takes any.
+  const void* const image = worker_image() ? worker_image() : "";
   Module module = nullptr;
+  const char* what = "cuModuleLoadData";
+  int error = driver.cuModuleLoadData(&module, image);
+  if (error == kSuccess) {
+    what = "cuModuleGetFunction";
+    error = driver.cuModuleGetFunction(function, module, kKernelName);
+  }
+  if (error == kSuccess) {
+    what = "cuStreamCreate";
+    error = driver.cuStreamCreate(stream, kNonBlocking);
+  }
+  if (error == kSuccess) return {};
+  if (module) driver.cuModuleUnload(module);
+  return cannot_be_used(
+      facts, fmt::format("{}: {}{}", what, error_text(driver, error),
+                         worker_image() ? ""
+                                        : ": this build of Sennit has no kernels: build it where "
+                                          "nvcc is found"));
+}
+
+// Devices are known by the addresses of their contexts, and another context may get the address of
+// one that is gone. So a primary context stays from now on; those that a program has made itself
+// are the program's to keep. One that is not there yet is not asked for, since that would make it.
+void keep_primary(const Driver& driver, Context context, Device ordinal) {
+  unsigned flags = 0;
+  int active = 0;
+  Context primary = nullptr;
+  if (driver.cuDevicePrimaryCtxGetState(ordinal, &flags, &active) != kSuccess || active == 0 ||
+      driver.cuDevicePrimaryCtxRetain(&primary, ordinal) != kSuccess)
+    return;
+  if (primary != context) driver.cuDevicePrimaryCtxRelease_v2(ordinal);
+}
+
+// `never`: it fails, and so would every later try.
+Result<CudaDevice*> make_device(const Driver& driver, Context context, bool* never) {
+  const CurrentContext current(driver, context);
+  const Result<DeviceFacts> facts = facts_of(driver, current);
+  if (!facts) return facts.status();
+  if (!facts->host_pointers_serve) {
+    *never = true;
+    keep_primary(driver, context, facts->ordinal);
+    return cannot_be_used(*facts,
+                          "it does not reach registered memory by the host's addresses, which "
+                          "Sennit needs");
+  }
+  Kernel kernel{&driver, context};
   Stream stream = nullptr;
-  ok(current.error(), "cuCtxPushCurrent") &&
-      ok(driver.cuCtxGetDevice(&ordinal), "cuCtxGetDevice") &&
-      ok(driver.cuDeviceGetCount(&devices), "cuDeviceGetCount") &&
-      ok(driver.cuDeviceGetAttribute(&multiprocessors, kMultiprocessors, ordinal),
-         "cuDeviceGetAttribute") &&
-      ok(driver.cuDeviceGetAttribute(&host_pointers_serve, kHostPointersServe, ordinal),
-         "cuDeviceGetAttribute") &&
-      ok(driver.cuDeviceGetAttribute(&cache_bytes, kCacheBytes, ordinal), "cuDeviceGetAttribute") &&
-      ok(driver.cuModuleLoadData(&module, image), "cuModuleLoadData") &&
-      ok(driver.cuModuleGetFunction(&kernel.function, module, kKernelName),
-         "cuModuleGetFunction") &&
-      ok(driver.cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
-  if (!what.empty())
-    return Status(SENNIT_UNSUPPORTED,
-                  fmt::format("CUDA device {}: {}{}", ordinal, what,
-                              worker_image() ? ""
-                                             : ": this build of Sennit has no kernels: build it "
-                                               "where nvcc is found"));
-  if (!host_pointers_serve)
-    return Status(SENNIT_UNSUPPORTED,
-                  fmt::format("CUDA device {}: it does not reach registered memory by the host's "
-                              "addresses, which Sennit needs",
-                              ordinal));
+  const Status loaded = load(driver, *facts, &kernel.function, &stream);
+  *never = !loaded.ok() && !worker_image();
+  if (loaded.ok() || *never) keep_primary(driver, context, facts->ordinal);
+  SENNIT_RETURN_IF_ERROR(loaded);
   const int64_t most = option_integer("SENNIT_DEVICE_BLOCKS");
-  kernel.most_blocks = static_cast<unsigned>(std::clamp<int64_t>(most, 1, multiprocessors));
+  kernel.most_blocks = static_cast<unsigned>(std::clamp<int64_t>(most, 1, facts->multiprocessors));
   // As long as the device, and that lives as long as the process.
-  kernel.shares = new BlockShares(static_cast<unsigned>(multiprocessors));
+  kernel.shares = new BlockShares(static_cast<unsigned>(facts->multiprocessors));
   kernel.owners = new StreamOwners;
   kernel.kernels = new KernelsOut;
   kernel.health = new DeviceHealth(driver, context, stream, *kernel.kernels);
-  auto* const device =
-      new CudaDevice(kernel, stream, ordinal, devices == 1, static_cast<uint64_t>(cache_bytes));
+  auto* const device = new CudaDevice(kernel, stream, facts->ordinal, facts->devices == 1,
+                                      static_cast<uint64_t>(facts->cache_bytes));
   {
     const MutexLock lock(all().mutex);
     all().list.push_back(device);
@@ -378,28 +446,36 @@ Result<Accelerator*> cuda_device_of(void* stream) {
   const Result<const Driver*> driver = cuda::driver();
   if (!driver) return driver.status();
   Context context = nullptr;
-  const int error = reinterpret_cast<uintptr_t>(stream) > kLastDefaultStream
-                        ? (*driver)->cuStreamGetCtx(static_cast<Stream>(stream), &context)
-                        : (*driver)->cuCtxGetCurrent(&context);
+  // The default stream and that of each thread have no context of their own.
+  const int error = is_legacy(stream) || is_per_thread(stream)
+                        ? (*driver)->cuCtxGetCurrent(&context)
+                        : (*driver)->cuStreamGetCtx(static_cast<Stream>(stream), &context);
   if (error != kSuccess)
     return invalid(fmt::format("the stream at {}: {}: it is no CUDA stream", stream,
                                error_text(**driver, error)));
   if (!context)
     return invalid("no CUDA device is current in this thread: call cudaSetDevice first");
+  struct Known {
+    CudaDevice* device = nullptr;
+    Status why_never;  // where there will be none
+  };
   // Never destroyed: what other static objects do at the exit may still ask for a device.
   struct Devices {
     Mutex mutex;
-    std::map<Context, CudaDevice*> of SENNIT_GUARDED_BY(mutex);
+    std::map<Context, Known> of SENNIT_GUARDED_BY(mutex);
   };
   static Devices& devices = *new Devices;
   const MutexLock lock(devices.mutex);
-  CudaDevice*& device = devices.of[context];
-  if (!device) {
-    const Result<CudaDevice*> made = make_device(**driver, context);
+  Known& known = devices.of[context];
+  SENNIT_RETURN_IF_ERROR(known.why_never);
+  if (!known.device) {
+    bool never = false;
+    const Result<CudaDevice*> made = make_device(**driver, context, &never);
+    if (never) known.why_never = made.status();
     if (!made) return made.status();
-    device = *made;
+    known.device = *made;
   }
-  return device;
+  return known.device;
 }
 
 }  // namespace sennit

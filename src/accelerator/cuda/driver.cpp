@@ -34,6 +34,8 @@ Result<Driver> open_driver() {
   FIND(cuDeviceGetCount);
   FIND(cuDeviceGetAttribute);
   FIND(cuDevicePrimaryCtxRetain);
+  FIND(cuDevicePrimaryCtxRelease_v2);
+  FIND(cuDevicePrimaryCtxGetState);
   FIND(cuCtxGetCurrent);
   FIND(cuCtxSetCurrent);
   FIND(cuCtxGetDevice);
@@ -49,6 +51,7 @@ Result<Driver> open_driver() {
   FIND(cuIpcOpenMemHandle_v2);
   FIND(cuIpcCloseMemHandle);
   FIND(cuModuleLoadData);
+  FIND(cuModuleUnload);
   FIND(cuModuleGetFunction);
   FIND(cuLaunchKernel);
   FIND(cuStreamCreate);
@@ -62,6 +65,8 @@ Result<Driver> open_driver() {
   FIND(cuUserObjectRelease);
   FIND(cuGraphRetainUserObject);
 #undef FIND
+  std::string lacked;  // which it can do without
+  find(library, "cuStreamGetFlags", &d.cuStreamGetFlags, &lacked);
   if (!missing.empty())
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("CUDA's driver, {}, has no {}: it is too old", kLibrary, missing));

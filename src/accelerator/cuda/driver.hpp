@@ -25,7 +25,8 @@ struct MemoryHandle {
   char bytes[64];
 };
 
-inline constexpr int kSuccess = 0, kNotReady = 600, kPeerAccessAlreadyEnabled = 704;  // CUresult
+inline constexpr int kSuccess = 0, kNotReady = 600, kPeerAccessAlreadyEnabled = 704,  // CUresult
+    kCaptureImplicit = 906;
 inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
 inline constexpr int kCacheBytes = 38;         // of the level next to its memory
 inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too
@@ -39,13 +40,15 @@ inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
 inline constexpr unsigned kNonBlocking = 1;  // of a stream
 inline constexpr unsigned kReachPeer = 1;    // CUipcMem_flags
 
-// By their names in libcuda.so.1. All return an error, or kSuccess.
+// By their names in libcuda.so.1. All return an error, or kSuccess. cuStreamGetFlags may be null.
 struct Driver {
   int (*cuInit)(unsigned flags);
   int (*cuGetErrorName)(int error, const char** name);
   int (*cuDeviceGetCount)(int* count);
   int (*cuDeviceGetAttribute)(int* value, int attribute, Device device);
   int (*cuDevicePrimaryCtxRetain)(Context* context, Device device);
+  int (*cuDevicePrimaryCtxRelease_v2)(Device device);
+  int (*cuDevicePrimaryCtxGetState)(Device device, unsigned* flags, int* active);
   int (*cuCtxGetCurrent)(Context* context);
   int (*cuCtxSetCurrent)(Context context);
   int (*cuCtxGetDevice)(Device* device);
@@ -61,12 +64,14 @@ struct Driver {
   int (*cuIpcOpenMemHandle_v2)(Address* memory, MemoryHandle handle, unsigned flags);
   int (*cuIpcCloseMemHandle)(Address memory);
   int (*cuModuleLoadData)(Module* module, const void* image);
+  int (*cuModuleUnload)(Module module);
   int (*cuModuleGetFunction)(Function* function, Module module, const char* name);
   int (*cuLaunchKernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                         Stream stream, void** parameters, void** extra);
   int (*cuStreamCreate)(Stream* stream, unsigned flags);
   int (*cuStreamGetCtx)(Stream stream, Context* context);
+  int (*cuStreamGetFlags)(Stream stream, unsigned* flags);
   int (*cuStreamSynchronize)(Stream stream);
   int (*cuStreamQuery)(Stream stream);
   int (*cuStreamIsCapturing)(Stream stream, int* capturing);

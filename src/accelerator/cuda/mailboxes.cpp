@@ -27,6 +27,15 @@ void write(uint64_t& word, uint64_t value) {
   std::atomic_ref(word).store(value, std::memory_order_release);
 }
 
+// What a stream that is not captured waits for by itself. The context is current.
+StreamOrder order_of(const Driver& driver, void* stream) {
+  if (is_legacy(stream)) return StreamOrder::legacy;
+  if (is_per_thread(stream)) return StreamOrder::blocking;
+  unsigned flags = kNonBlocking;  // where this driver does not say
+  if (driver.cuStreamGetFlags) driver.cuStreamGetFlags(static_cast<Stream>(stream), &flags);
+  return flags & kNonBlocking ? StreamOrder::free : StreamOrder::blocking;
+}
+
 }  // namespace
 
 // ---- the mailboxes ----
@@ -105,23 +114,22 @@ Result<std::vector<Post>> Mailboxes::make_more() const {
 
 // ---- a worker ----
 
-Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number) {
+Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number, uint64_t capture) {
   const Driver& driver = *kernel_.driver;
-  SENNIT_RETURN_IF_ERROR(kernel_.owners->enter(stream, owner_));
+  const CurrentContext current(driver, kernel_.context);
+  stream_ = {name_of(stream), capture, capture == 0 ? order_of(driver, stream) : StreamOrder::free};
+  SENNIT_RETURN_IF_ERROR(kernel_.owners->enter(stream_, owner_));
   const auto wanted = static_cast<unsigned>(
       std::clamp<uint64_t>(work_bytes / kBytesOfABlock, 1, kernel_.most_blocks));
-  share_ = BlockShares::name_of(stream);
-  const unsigned blocks = kernel_.shares->take(share_, wanted);
+  const unsigned blocks = kernel_.shares->take(stream_.name, wanted);
   Mailbox* mailbox = &mailbox_;
   Address board = post_.board;
   void* parameters[] = {&mailbox, &board, &number};
-  const CurrentContext current(driver, kernel_.context);
   int error = current.error();
   if (error == kSuccess)
     error = driver.cuLaunchKernel(kernel_.function, blocks, 1, 1, kThreads, 1, 1, 0,
                                   static_cast<Stream>(stream), parameters, nullptr);
   enqueued_ = true;
-  stream_ = stream;
   if (error == kSuccess) return {};
   leave_stream();
   return {SENNIT_INTERNAL,
@@ -132,8 +140,8 @@ Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number)
 
 bool MailboxWorker::leave_stream() {
   if (!std::exchange(enqueued_, false)) return false;
-  kernel_.shares->give_back(share_);
-  kernel_.owners->leave(stream_);
+  kernel_.shares->give_back(stream_.name);
+  kernel_.owners->leave(stream_, owner_);
   return true;
 }
 
@@ -215,7 +223,7 @@ CallWorker::~CallWorker() {
 
 Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
   kernel_.kernels->launches();
-  Status launched = launch(stream, work_bytes, post_.launch);
+  Status launched = launch(stream, work_bytes, post_.launch, 0);
   if (!launched.ok()) kernel_.kernels->ended();
   return launched;
 }
@@ -233,20 +241,22 @@ GraphWorker::~GraphWorker() {
 
 // As long as the graph may be launched, its blocks count as out.
 Status GraphWorker::enqueue(void* stream, uint64_t work_bytes) {
-  SENNIT_RETURN_IF_ERROR(keep_in_graph(stream));
-  return launch(stream, work_bytes, kInGraph);
+  uint64_t capture = 0;
+  SENNIT_RETURN_IF_ERROR(keep_in_graph(stream, &capture));
+  return launch(stream, work_bytes, kInGraph, capture);
 }
 
 // Something that the graph gives up when it and all that was made of it are gone.
-Status GraphWorker::keep_in_graph(void* stream) {
+Status GraphWorker::keep_in_graph(void* stream, uint64_t* capture) {
   const Driver& driver = *kernel_.driver;
   const CurrentContext current(driver, kernel_.context);
   int capturing = 0;
+  unsigned long long number = 0;
   Graph graph = nullptr;
   UserObject object = nullptr;
   int error = current.error();
   if (error == kSuccess)
-    error = driver.cuStreamGetCaptureInfo_v2(static_cast<Stream>(stream), &capturing, nullptr,
+    error = driver.cuStreamGetCaptureInfo_v2(static_cast<Stream>(stream), &capturing, &number,
                                              &graph, nullptr, nullptr);
   if (error == kSuccess && capturing != kCapturing)
     return {SENNIT_INVALID_ARGUMENT,
@@ -264,6 +274,7 @@ Status GraphWorker::keep_in_graph(void* stream) {
     if (error != kSuccess) driver.cuUserObjectRelease(object, 1);
   }
   kept_ = error == kSuccess;
+  *capture = number;
   if (kept_) return {};
   return {SENNIT_INTERNAL, fmt::format("the graph that the stream at {} is captured into: {}",
                                        stream, error_text(driver, error))};

@@ -87,8 +87,9 @@ class MailboxWorker : public StreamWorker {
   Status lost() const override { return kernel_.health->status(); }
 
  protected:
-  // Puts the kernel into the stream. `number`: of the launch, or kInGraph.
-  Status launch(void* stream, uint64_t work_bytes, uint64_t number);
+  // Puts the kernel into the stream. `number`: of the launch, or kInGraph. `capture`: the number of
+  // that which the stream is being captured into, or 0.
+  Status launch(void* stream, uint64_t work_bytes, uint64_t number, uint64_t capture);
   // Whether there was a launch: it is not in the stream any more.
   bool leave_stream();
   bool launch_is_reached() const;
@@ -116,11 +117,10 @@ class MailboxWorker : public StreamWorker {
   const StreamOwner owner_;
   Mailbox& mailbox_;
   bool enqueued_ = false;
-  void* stream_ = nullptr;       // where enqueued_
-  const void* share_ = nullptr;  // likewise: whose share of the device's blocks it has
-  uint64_t posted_ = 0;          // commands
-  uint64_t next_tile_ = 0;       // of the launch
-  std::vector<Out> out_;         // by falling age
+  SharedStream stream_;     // where enqueued_
+  uint64_t posted_ = 0;     // commands
+  uint64_t next_tile_ = 0;  // of the launch
+  std::vector<Out> out_;    // by falling age
   std::deque<Waiting> waiting_;
 };
 
@@ -154,7 +154,7 @@ class GraphWorker final : public MailboxWorker {
 
  private:
   using Flag = std::shared_ptr<std::atomic<bool>>;
-  Status keep_in_graph(void* stream);
+  Status keep_in_graph(void* stream, uint64_t* capture);
 
   const Flag gone_ = std::make_shared<std::atomic<bool>>(false);
   bool kept_ = false;  // a graph has that flag

@@ -34,13 +34,18 @@ Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t co
                         "or one of them on a device's memory and the other on the host's, or one "
                         "as part of a graph",
                         comm, world_rank)};
+  other.matched->met = matched->met = true;
+  const Copied copied = [first = other.matched, second = matched] {
+    first->copied = second->copied = true;
+  };
   const size_t bytes = sent.count * type_bytes(sent.type);
-  if (bytes > 0 && sent.on_device)
-    SENNIT_RETURN_IF_ERROR(copy(expected.recv, sent.send, bytes));
+  const bool in_stream = bytes > 0 && sent.on_device;
+  const bool later = in_stream && (matched->has_handle || other.matched->has_handle);
+  if (in_stream)
+    SENNIT_RETURN_IF_ERROR(copy(expected.recv, sent.send, bytes, later ? copied : Copied()));
   else if (bytes > 0)
     std::memmove(expected.recv, sent.send, bytes);
-  *other.matched = true;
-  *matched = true;
+  if (!later) copied();
   return {};
 }
 

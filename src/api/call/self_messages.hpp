@@ -17,13 +17,21 @@ namespace sennit {
 
 class SelfMessages {
  public:
-  // Becomes true when the other half has come and the bytes are where they belong.
-  using Matched = std::shared_ptr<std::atomic<bool>>;
+  // How far a half has come.
+  struct Meeting {
+    explicit Meeting(bool handled) : has_handle(handled) {}
+    const bool has_handle;            // somebody wants to know when it is copied
+    std::atomic<bool> met{false};     // the other half has come
+    std::atomic<bool> copied{false};  // and the bytes are where they belong
+  };
+  using Matched = std::shared_ptr<Meeting>;
 
   // Starts a half. Halves of one tag meet in the order in which they were started; SENNIT_MISMATCH,
   // as between two ranks, where they differ. `world_rank` and `comm` are for that error. `copy` is
-  // for memory of a device.
-  using Copy = std::function<Status(void* to, const void* from, size_t bytes)>;
+  // for memory of a device: it puts the copy into the stream, and has `copied` called once the
+  // stream has come past it. Where neither half has a handle that is empty.
+  using Copied = std::function<void()>;
+  using Copy = std::function<Status(void* to, const void* from, size_t bytes, Copied copied)>;
   Status start(const Call& call, const Matched& matched, uint32_t comm, int world_rank,
                const Copy& copy);
   // Gives up one that nothing has come for. Returns the error that its caller gets.

@@ -18,8 +18,8 @@ namespace sennit {
 // Where a call on device memory goes; no accelerator: it is on the host's.
 struct StreamTarget {
   Accelerator* accelerator = nullptr;
-  void* stream = nullptr;
-  bool in_graph = false;  // the stream is being captured into one
+  void* stream = nullptr;  // by Accelerator::handle_of()
+  bool in_graph = false;   // the stream is being captured into one
 };
 
 // See above.

@@ -212,36 +212,63 @@ TEST(Call, SlotsOfAnExchangeHaveTheSizesOfWhatGoesOut) {
 }
 
 // Of no device's memory.
-Status no_copy(void*, const void*, size_t) { return {SENNIT_INTERNAL, "it is the host's"}; }
+Status no_copy(void*, const void*, size_t, const SelfMessages::Copied&) {
+  return {SENNIT_INTERNAL, "it is the host's"};
+}
 
 TEST(SelfMessages, MeetInTheirOrder) {
   SelfMessages messages;
   std::array<int32_t, 2> sent = {7, 8};
   std::array<int32_t, 2> received{};
-  const auto matched = [] { return std::make_shared<std::atomic<bool>>(false); };
+  const auto matched = [] { return std::make_shared<SelfMessages::Meeting>(false); };
   const SelfMessages::Matched first = matched(), second = matched(), third = matched();
   EXPECT_TRUE(messages.start(message(&sent[0], 1, false), first, 1, 0, no_copy).ok());
   EXPECT_TRUE(messages.start(message(&sent[1], 1, false), second, 1, 0, no_copy).ok());
-  EXPECT_FALSE(*first);
+  EXPECT_FALSE(first->met || first->copied);
   EXPECT_TRUE(messages.start(message(&received[0], 1, true), third, 1, 0, no_copy).ok());
-  EXPECT_TRUE(*first);
-  EXPECT_TRUE(*third);
-  EXPECT_FALSE(*second);
+  EXPECT_TRUE(first->met && first->copied);
+  EXPECT_TRUE(third->met && third->copied);
+  EXPECT_FALSE(second->met || second->copied);
   EXPECT_EQ(received[0], 7);
   EXPECT_EQ(messages.start(message(received.data(), 2, true), matched(), 1, 0, no_copy).kind(),
             SENNIT_MISMATCH);
+}
+
+// The copy of memory of a device is made later; who has no handle does not ask for it.
+TEST(SelfMessages, AreCopiedWhenTheDeviceHasCopied) {
+  for (const bool has_handle : {true, false}) {
+    SelfMessages messages;
+    std::array<int32_t, 2> data{};
+    Call send = message(&data[0], 1, false), receive = message(&data[1], 1, true);
+    send.on_device = receive.on_device = true;
+    const auto first = std::make_shared<SelfMessages::Meeting>(has_handle);
+    const auto second = std::make_shared<SelfMessages::Meeting>(false);
+    SelfMessages::Copied over;
+    const auto copy = [&](void* to, const void* from, size_t bytes, SelfMessages::Copied copied) {
+      EXPECT_TRUE(to == &data[1] && from == &data[0] && bytes == sizeof data[0]);
+      over = std::move(copied);
+      return Status();
+    };
+    EXPECT_TRUE(messages.start(send, first, 1, 0, copy).ok());
+    EXPECT_TRUE(messages.start(receive, second, 1, 0, copy).ok());
+    EXPECT_TRUE(first->met && second->met);
+    EXPECT_EQ(first->copied || second->copied, !has_handle);
+    ASSERT_EQ(over != nullptr, has_handle);
+    if (over) over();
+    EXPECT_TRUE(first->copied && second->copied);
+  }
 }
 
 TEST(SelfMessages, AreWithdrawn) {
   SelfMessages messages;
   int32_t data = 0;
   const Call call = message(&data, 1, true);
-  const auto withdrawn = std::make_shared<std::atomic<bool>>(false);
+  const auto withdrawn = std::make_shared<SelfMessages::Meeting>(false);
   EXPECT_TRUE(messages.start(call, withdrawn, 1, 0, no_copy).ok());
   EXPECT_EQ(messages.withdraw(call, withdrawn).kind(), SENNIT_INVALID_ARGUMENT);
-  const auto sent = std::make_shared<std::atomic<bool>>(false);
+  const auto sent = std::make_shared<SelfMessages::Meeting>(false);
   EXPECT_TRUE(messages.start(message(&data, 1, false), sent, 1, 0, no_copy).ok());
-  EXPECT_FALSE(*sent);  // nobody is there any more
+  EXPECT_FALSE(sent->met);  // nobody is there any more
 }
 
 // An engine without transports, and a tree of ranks that are alike.
