@@ -12,30 +12,44 @@ namespace {
 struct TypeName {
   sennit_type_t type;
   const char* name;
-  const char* also;  // of the package ml_dtypes
+  const char* numpy = nullptr;  // its name there and in the package ml_dtypes; null: the same
 };
 constexpr TypeName kTypes[] = {
-    {SENNIT_INT8, "int8", nullptr},
-    {SENNIT_UINT8, "uint8", nullptr},
-    {SENNIT_INT32, "int32", nullptr},
-    {SENNIT_UINT32, "uint32", nullptr},
-    {SENNIT_INT64, "int64", nullptr},
-    {SENNIT_UINT64, "uint64", nullptr},
-    {SENNIT_FLOAT16, "float16", nullptr},
-    {SENNIT_BFLOAT16, "bfloat16", nullptr},
-    {SENNIT_FLOAT32, "float32", nullptr},
-    {SENNIT_FLOAT64, "float64", nullptr},
+    {SENNIT_INT8, "int8"},
+    {SENNIT_UINT8, "uint8"},
+    {SENNIT_INT32, "int32"},
+    {SENNIT_UINT32, "uint32"},
+    {SENNIT_INT64, "int64"},
+    {SENNIT_UINT64, "uint64"},
+    {SENNIT_FLOAT16, "float16"},
+    {SENNIT_BFLOAT16, "bfloat16"},
+    {SENNIT_FLOAT32, "float32"},
+    {SENNIT_FLOAT64, "float64"},
+    // ml_dtypes' float8_e4m3 is another one, which has infinities.
     {SENNIT_FLOAT8_E4M3, "float8_e4m3", "float8_e4m3fn"},
-    {SENNIT_FLOAT8_E5M2, "float8_e5m2", nullptr},
+    {SENNIT_FLOAT8_E5M2, "float8_e5m2"},
 };
+
+const char* numpy_name(const TypeName& row) { return row.numpy ? row.numpy : row.name; }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& why) {
   throw_error(SENNIT_INVALID_ARGUMENT, what + ": " + why);
 }
 
+// With the exception that the object itself threw as the cause.
+[[noreturn]] void refuse_because(const std::string& what, const std::string& why,
+                                 const py::error_already_set& cause) {
+  try {
+    refuse(what, why + ": " + py::str(cause.value()).cast<std::string>());
+  } catch (py::error_already_set& error) {
+    error.value().attr("__cause__") = cause.value();
+    throw;
+  }
+}
+
 [[noreturn]] void refuse_type(const std::string& what, const std::string& type) {
   std::string all;
-  for (const TypeName& row : kTypes) all += std::string(all.empty() ? "" : ", ") + row.name;
+  for (const TypeName& row : kTypes) all += std::string(all.empty() ? "" : ", ") + numpy_name(row);
   refuse(what, "elements of " + type + "; sennit has " + all);
 }
 
@@ -179,7 +193,16 @@ const char* type_name(sennit_type_t type) {
 
 bool type_named(const std::string& name, sennit_type_t* type) {
   for (const TypeName& row : kTypes)
-    if (name == row.name || (row.also && name == row.also)) {
+    if (name == row.name) {
+      *type = row.type;
+      return true;
+    }
+  return type_of_numpy(name, type);
+}
+
+bool type_of_numpy(const std::string& name, sennit_type_t* type) {
+  for (const TypeName& row : kTypes)
+    if (name == numpy_name(row)) {
       *type = row.type;
       return true;
     }
@@ -188,11 +211,15 @@ bool type_named(const std::string& name, sennit_type_t* type) {
 
 std::string Array::text() const { return std::to_string(count_) + " " + type_name(type_); }
 
-bool Array::from_buffer(py::handle object, const std::string& what, bool written, Array* array) {
+bool Array::from_buffer(py::handle object, const std::string& what, bool written, Array* array,
+                        Refusal* refusal) {
   if (!PyObject_CheckBuffer(object.ptr())) return false;
   auto held = std::make_shared<Held>();
   if (PyObject_GetBuffer(object.ptr(), &held->view, PyBUF_FORMAT | PyBUF_STRIDES) != 0) {
-    PyErr_Clear();  // numpy cannot say bfloat16 in a buffer's format
+    refusal->emplace();
+    const bool of_object =
+        (*refusal)->matches(PyExc_Exception) && !(*refusal)->matches(PyExc_MemoryError);
+    if (!of_object) throw **refusal;
     return false;
   }
   held->has_view = true;
@@ -213,7 +240,7 @@ bool Array::from_buffer(py::handle object, const std::string& what, bool written
 bool Array::from_numpy(py::handle object, const std::string& what, bool written, Array* array) {
   if (!py::hasattr(object, "__array_interface__") || !py::hasattr(object, "dtype")) return false;
   const auto type = py::str(object.attr("dtype")).cast<std::string>();
-  if (!type_named(type, &array->type_)) refuse_type(what, type);
+  if (!type_of_numpy(type, &array->type_)) refuse_type(what, type);
   const py::dict interface = object.attr("__array_interface__");
   const py::tuple data = interface["data"];
   if (!interface["strides"].is_none())
@@ -273,9 +300,11 @@ bool Array::from_dlpack(py::handle object, const std::string& what, bool written
 
 Array Array::of(py::handle object, const std::string& what, bool written) {
   Array array;
-  if (from_buffer(object, what, written, &array) || from_numpy(object, what, written, &array) ||
-      from_dlpack(object, what, written, &array))
+  Refusal refusal;  // as of numpy's arrays of bfloat16, for which a buffer's format has no letter
+  if (from_buffer(object, what, written, &array, &refusal) ||
+      from_numpy(object, what, written, &array) || from_dlpack(object, what, written, &array))
     return array;
+  if (refusal) refuse_because(what, "it does not give its buffer", *refusal);
   refuse(what, "a " + py::str(py::type::of(object).attr("__name__")).cast<std::string>() +
                    " has neither Python's buffer interface nor DLPack's");
 }

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <pybind11/pybind11.h>
@@ -33,7 +34,10 @@ class Array {
 
  private:
   struct Held;
-  static bool from_buffer(py::handle object, const std::string& what, bool written, Array* array);
+  using Refusal = std::optional<py::error_already_set>;
+  // *refusal: what the object threw in place of its buffer.
+  static bool from_buffer(py::handle object, const std::string& what, bool written, Array* array,
+                          Refusal* refusal);
   static bool from_dlpack(py::handle object, const std::string& what, bool written, Array* array);
   static bool from_numpy(py::handle object, const std::string& what, bool written, Array* array);
 
@@ -47,5 +51,7 @@ class Array {
 const char* type_name(sennit_type_t type);
 // The type of a name, whether sennit's or numpy's. False leaves *type alone: there is none.
 bool type_named(const std::string& name, sennit_type_t* type);
+// The same of numpy's names alone, which calls another type by a name of sennit's.
+bool type_of_numpy(const std::string& name, sennit_type_t* type);
 
 }  // namespace sennit_python

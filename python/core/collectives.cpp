@@ -32,11 +32,17 @@ void one_a_rank(const char* call, const char* what, const std::vector<size_t>& l
                        list.size(), size));
 }
 
+// sennit reads all entries of both lists, on ranks that have no such array as well.
+void lists_of_ranks(const char* call, const std::vector<size_t>& counts,
+                    const Counts& displacements, int size) {
+  one_a_rank(call, "counts", counts, size);
+  if (displacements) one_a_rank(call, "displacements", *displacements, size);
+}
+
 // That an array holds the blocks of all ranks.
 void holds(const char* call, const char* what, const Array& array,
            const std::vector<size_t>& counts, const Counts& displacements, int size) {
-  one_a_rank(call, "counts", counts, size);
-  if (displacements) one_a_rank(call, "displacements", *displacements, size);
+  lists_of_ranks(call, counts, displacements, size);
   size_t end = 0, next = 0;
   for (size_t i = 0; i < counts.size(); i++) {
     const size_t begin = displacements ? (*displacements)[i] : next;
@@ -158,8 +164,8 @@ PyCommunicator::Made PyCommunicator::gather(const py::object& send, const py::ob
       return sennit_gather_start(in.data(), out.data(), in.count(), in.type(), root, comm, work);
     });
   }
+  lists_of_ranks("gather", *counts, displacements, size());
   if (is_root) holds("gather", "recv", out, *counts, displacements, size());
-  one_a_rank("gather", "counts", *counts, size());
   own_block("gather", "send", in, *counts, rank());
   return call(in, out, [=, comm = comm()](sennit_work_t* work) {
     return sennit_gather_v_start(in.data(), out.data(), counts->data(), or_null(displacements),
@@ -184,8 +190,8 @@ PyCommunicator::Made PyCommunicator::scatter(const py::object& send, const py::o
       return sennit_scatter_start(in.data(), out.data(), out.count(), out.type(), root, comm, work);
     });
   }
+  lists_of_ranks("scatter", *counts, displacements, size());
   if (is_root) holds("scatter", "send", in, *counts, displacements, size());
-  one_a_rank("scatter", "counts", *counts, size());
   own_block("scatter", "recv", out, *counts, rank());
   return call(in, out, [=, comm = comm()](sennit_work_t* work) {
     return sennit_scatter_v_start(in.data(), out.data(), counts->data(), or_null(displacements),

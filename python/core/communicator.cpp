@@ -14,6 +14,19 @@ namespace sennit_python {
 
 namespace {
 
+// By its name, or by numpy's dtype or class.
+sennit_type_t element_type(const py::object& dtype) {
+  const bool is_name = py::isinstance<py::str>(dtype);
+  py::object name = dtype;
+  for (const char* attribute : {"__name__", "name"})
+    if (!is_name && py::hasattr(dtype, attribute)) name = dtype.attr(attribute);
+  const auto text = py::str(name).cast<std::string>();
+  sennit_type_t type;
+  if (is_name ? type_named(text, &type) : type_of_numpy(text, &type)) return type;
+  throw_error(SENNIT_INVALID_ARGUMENT,
+              "premul_sum: there is no type '" + text + "'; give one such as 'float32'");
+}
+
 // One element of a type, from a Python number: numpy does the conversions that C has no types for.
 std::string element(const py::object& scalar, const std::string& type) {
   const auto as = [&](auto value) {
@@ -30,7 +43,7 @@ std::string element(const py::object& scalar, const std::string& type) {
   if (type == "int64") return as(scalar.cast<int64_t>());
   if (type == "uint64") return as(scalar.cast<uint64_t>());
   if (type == "float16")  // which Python's module struct can write
-    return py::module_::import("struct").attr("pack")("e", scalar).cast<py::bytes>();
+    return py::module_::import("struct").attr("pack")("e", scalar.cast<double>()).cast<py::bytes>();
   if (type == "bfloat16") {  // the upper half of a float, rounded to even
     const float value = scalar.cast<float>();
     uint32_t bits;
@@ -42,25 +55,36 @@ std::string element(const py::object& scalar, const std::string& type) {
               "premul_sum: a scalar of type " + type + "; give it as an array of one element");
 }
 
+// The same, or InvalidArgument where the scalar is none of that type.
+std::string element_or_refusal(const py::object& scalar, const std::string& type) {
+  try {
+    return element(scalar, type);
+  } catch (const py::cast_error&) {
+  } catch (const py::error_already_set& error) {
+    if (!error.matches(PyExc_OverflowError)) throw;
+  }
+  throw_error(SENNIT_INVALID_ARGUMENT, "premul_sum: scalar is " +
+                                           py::repr(scalar).cast<std::string>() +
+                                           "; give a number of the type " + type);
+}
+
 }  // namespace
 
-Op::Op(std::shared_ptr<Handle> comm, const py::object& scalar, const std::string& type)
+Op::Op(std::shared_ptr<Handle> comm, const py::object& scalar, sennit_type_t type)
     : comm_(std::move(comm)) {
-  sennit_type_t number;
-  if (!type_named(type, &number))
-    throw_error(SENNIT_INVALID_ARGUMENT, "premul_sum: there is no type '" + type + "'");
+  const std::string type_text = type_name(type);
   std::string bytes;
   if (py::hasattr(scalar, "__array_interface__") || py::hasattr(scalar, "__dlpack__")) {
     const Array array = Array::of(scalar, "premul_sum: scalar", false);
-    if (array.count() != 1 || array.type() != number)
+    if (array.count() != 1 || array.type() != type)
       throw_error(SENNIT_INVALID_ARGUMENT,
-                  "premul_sum: scalar has " + array.text() + "; give 1 " + type);
-    bytes.assign(static_cast<const char*>(array.data()), sennit_type_bytes(number));
+                  "premul_sum: scalar has " + array.text() + "; give 1 " + type_text);
+    bytes.assign(static_cast<const char*>(array.data()), sennit_type_bytes(type));
   } else {
-    bytes = element(scalar, type_name(number));
+    bytes = element_or_refusal(scalar, type_text);
   }
-  check(sennit_op_create_premul_sum(&value_, bytes.data(), number, comm_->comm));
-  name_ = "premul_sum of " + type;
+  check(sennit_op_create_premul_sum(&value_, bytes.data(), type, comm_->comm));
+  name_ = "premul_sum of " + type_text;
 }
 
 Op::~Op() {
@@ -223,8 +247,10 @@ void tell(const char* json, void* user) {
 void on_verdict(const PyCommunicator& self, const std::optional<py::function>& told) {
   const std::shared_ptr<Handle> held = self.handle();
   if (held->told) held->stop_telling();
-  held->told = told ? std::make_unique<py::function>(*told) : nullptr;
-  if (told) check(sennit_comm_on_verdict(held->comm, tell, held->told.get()), held->comm);
+  if (!told) return;
+  held->told = std::make_unique<py::function>(*told);
+  keep_told(held);
+  check(sennit_comm_on_verdict(held->comm, tell, held->told.get()), held->comm);
 }
 
 void raise_failure(const PyCommunicator& self) {
@@ -317,11 +343,12 @@ void add_collectives(py::class_<PyCommunicator, Made>& type, const py::object& s
              &PyCommunicator::all_gather, py::arg("send"), py::arg("recv"), counts, displacements);
   collective(type, "gather",
              "all_gather, with the result on rank `root` alone; others may give None for `recv`. "
-             "counts and displacements matter on the root; others fill in their own.",
+             "counts and displacements have one entry for each rank. They matter on the root; "
+             "others fill in their own entry.",
              &PyCommunicator::gather, py::arg("send"), nothing, root, counts, displacements);
   collective(type, "scatter",
              "Rank `root`'s `send`, of size * n elements; rank r gets the r-th n into `recv`. "
-             "Others may give None for `send`.",
+             "Others may give None for `send`. counts and displacements: as gather has them.",
              &PyCommunicator::scatter, py::arg("send"), py::arg("recv"), root, counts,
              displacements);
   collective(type, "all_to_all",
@@ -426,11 +453,11 @@ void add_communicator(py::module_& module) {
       .def(
           "premul_sum",
           [](const PyCommunicator& self, const py::object& scalar, const py::object& dtype) {
-            const auto name = py::hasattr(dtype, "name") ? py::object(dtype.attr("name")) : dtype;
-            return std::make_shared<Op>(self.handle(), scalar, py::str(name).cast<std::string>());
+            return std::make_shared<Op>(self.handle(), scalar, element_type(dtype));
           },
           py::arg("scalar"), py::arg("dtype"),
-          "An Op: the sum of scalar * x. dtype: the elements' type, such as 'float32'.")
+          "An Op: the sum of scalar * x. dtype: the elements' type, as 'float32' or "
+          "numpy.float32.")
       .def(
           "alloc",
           [](const PyCommunicator& self, size_t bytes) {

@@ -18,7 +18,7 @@ using Counts = std::optional<std::vector<size_t>>;
 class Op {
  public:
   explicit Op(sennit_op_t value, std::string name) : value_(value), name_(std::move(name)) {}
-  Op(std::shared_ptr<Handle> comm, const py::object& scalar, const std::string& type);
+  Op(std::shared_ptr<Handle> comm, const py::object& scalar, sennit_type_t type);
   ~Op();
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;

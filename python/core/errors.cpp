@@ -72,7 +72,10 @@ void add_errors(py::module_& module) {
 }
 
 void throw_error(sennit_status_t status, sennit_comm_t comm) {
-  const std::string text = sennit_last_error();  // before a call that may fail itself
+  throw_error(status, std::string(sennit_last_error()), comm);
+}
+
+void throw_error(sennit_status_t status, const std::string& text, sennit_comm_t comm) {
   py::list ranks;
   int count = 0;
   if (comm && sennit_comm_failed_ranks(comm, nullptr, 0, &count) == SENNIT_OK && count > 0) {
@@ -82,10 +85,6 @@ void throw_error(sennit_status_t status, sennit_comm_t comm) {
         ranks.append(failed[i]);
   }
   throw_with(status, text, ranks);
-}
-
-void throw_error(sennit_status_t status, const std::string& text) {
-  throw_with(status, text, py::list());
 }
 
 }  // namespace sennit_python

@@ -22,7 +22,8 @@ void add_errors(py::module_& module);
 // GIL. comm: whose failed ranks it tells, or NULL.
 [[noreturn]] void throw_error(sennit_status_t status, sennit_comm_t comm);
 // The same with a text of the caller's.
-[[noreturn]] void throw_error(sennit_status_t status, const std::string& text);
+[[noreturn]] void throw_error(sennit_status_t status, const std::string& text,
+                              sennit_comm_t comm = nullptr);
 
 // Nothing where the status is SENNIT_OK.
 inline void check(sennit_status_t status, sennit_comm_t comm = nullptr) {

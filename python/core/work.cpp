@@ -15,7 +15,7 @@
 namespace sennit_python {
 namespace {
 
-constexpr int64_t kSignalsEveryMs = 100;
+constexpr std::chrono::milliseconds kSignalsEvery(100);
 constexpr int64_t kPatienceMs = 1000;  // of an interpreter that ends
 
 std::atomic<bool> interpreter_ends{false};
@@ -23,6 +23,14 @@ std::atomic<bool> interpreter_ends{false};
 // The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
 thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
 thread_local int groups_open = 0;
+
+// Of a group's calls: the communicator that has failed so. NULL: the group failed for another
+// reason.
+sennit_comm_t failed_so(sennit_status_t status, const std::vector<std::shared_ptr<PyWork>>& calls) {
+  for (const std::shared_ptr<PyWork>& call : calls)
+    if (sennit_comm_get_async_error(call->comm()) == status) return call->comm();
+  return nullptr;
+}
 
 // `with sennit.group():`
 class Group {
@@ -48,7 +56,9 @@ class Group {
     }
     // A blocking call's result is the group's; another's stays with its Work.
     const std::unique_ptr<std::vector<std::shared_ptr<PyWork>>> calls(std::exchange(kept, nullptr));
-    if (type.is_none()) check(status);
+    if (!type.is_none() || status == SENNIT_OK) return;
+    const std::string text = sennit_last_error();  // before other calls that may fail themselves
+    throw_error(status, text, failed_so(status, *calls));
   }
 };
 
@@ -71,7 +81,7 @@ void PyWork::run() {
   {
     const py::gil_scoped_release release;
     started = start_(&work_);
-    if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEveryMs);
+    if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEvery.count());
   }
   check(started, comm_->comm);
   if (!completed(waited)) wait(std::nullopt);
@@ -119,48 +129,57 @@ bool PyWork::test() {
   return lock && completed(sennit_work_test(work_));  // another thread waits for it: not yet
 }
 
-sennit_status_t PyWork::wait_unlocked(Lock* lock, double ms) {
+sennit_status_t PyWork::wait_unlocked(Lock* lock, Clock::time_point until) {
   const py::gil_scoped_release release;
-  const std::chrono::milliseconds slice(static_cast<int64_t>(ms));
-  if (!lock->try_lock_for(slice) || !work_) return SENNIT_IN_PROGRESS;
-  return sennit_work_wait(work_, slice.count());
+  if (!lock->try_lock_until(until) || !work_) return SENNIT_IN_PROGRESS;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+  return sennit_work_wait(work_, std::max<int64_t>(left.count(), 0));
 }
 
 bool PyWork::wait(std::optional<double> timeout) {
   if (timeout && !(*timeout >= 0))
     throw_error(SENNIT_INVALID_ARGUMENT, "wait: timeout is " + std::to_string(*timeout) +
                                              "; give seconds >= 0, or None to wait for ever");
-  double left = timeout ? std::ceil(*timeout * 1e3) : HUGE_VAL;
+  using Seconds = std::chrono::duration<double>;
+  const Seconds most(timeout.value_or(HUGE_VAL));
+  const Clock::time_point began = Clock::now();
   while (work_) {
-    const double slice = std::min(left, static_cast<double>(kSignalsEveryMs));
+    const Clock::time_point now = Clock::now();
+    const Seconds left = std::clamp<Seconds>(most - (now - began), Seconds(0), kSignalsEvery);
     {
       Lock lock(mutex_, std::defer_lock);
-      const sennit_status_t status = wait_unlocked(&lock, slice);
+      const sennit_status_t status =
+          wait_unlocked(&lock, now + std::chrono::ceil<Clock::duration>(left));
       if (!work_) break;  // another thread has ended it
       if (completed(status)) return true;
     }
     if (PyErr_CheckSignals() != 0) interrupted();
-    left -= slice;
-    if (left <= 0) return false;
+    if (Clock::now() - began >= most) return false;
   }
   return ended();
 }
 
 void PyWork::interrupted() {
   const py::error_already_set signal;
-  sennit_comm_abort(comm_->comm);
+  {
+    const py::gil_scoped_release release;
+    sennit_comm_abort(comm_->comm);
+  }
   Lock lock(mutex_, std::defer_lock);
   sennit_status_t status = SENNIT_IN_PROGRESS;
   while (work_ && status == SENNIT_IN_PROGRESS) {
     if (lock) lock.unlock();
-    status = wait_unlocked(&lock, kSignalsEveryMs);
+    status = wait_unlocked(&lock, Clock::now() + kSignalsEvery);
   }
   if (work_) end(status);
   throw signal;
 }
 
 void add_work(py::module_& module) {
-  py::module_::import("atexit").attr("register")(py::cpp_function([] { interpreter_ends = true; }));
+  py::module_::import("atexit").attr("register")(py::cpp_function([] {
+    interpreter_ends = true;
+    stop_telling_all();
+  }));
   py::class_<PyWork, std::shared_ptr<PyWork>>(
       module, "Work", "A call that was started. Keeps its memory until it has completed.")
       .def("wait", &PyWork::wait, py::arg("timeout") = py::none(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -37,14 +38,16 @@ class PyWork {
   bool wait(std::optional<double> timeout);
   bool test();
   bool done() const { return !work_; }
+  sennit_comm_t comm() const { return comm_->comm; }
   void keep_source() { receives_ = true; }  // before its end: it is a receive
   // Of a receive that has completed: the rank whose message came.
   std::optional<int> source() const { return source_; }
 
  private:
   using Lock = std::unique_lock<std::timed_mutex>;
+  using Clock = std::chrono::steady_clock;
   // Without the GIL. Has the lock afterwards, but where another thread had it all the time.
-  sennit_status_t wait_unlocked(Lock* lock, double ms);
+  sennit_status_t wait_unlocked(Lock* lock, Clock::time_point until);
   [[noreturn]] void interrupted();  // by a signal, whose handler has thrown
   // With its lock, or before anybody else knows it. end: frees, and lets go of the memory.
   bool completed(sennit_status_t status);

@@ -7,6 +7,7 @@ import torch.distributed as dist
 dist.init_process_group("sennit")
 torch.manual_seed(0)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 1))
+torch.manual_seed(1 + dist.get_rank())  # each rank draws data of its own
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(50):
     x = torch.randn(32, 16)

@@ -10,6 +10,7 @@ dist.init_process_group("sennit")
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Linear(32, 1))
 fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
+torch.manual_seed(1 + dist.get_rank())  # each rank draws data of its own
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 for step in range(50):
     x = torch.randn(32, 16)

@@ -1,6 +1,7 @@
 """Every collective of `import sennit`, of all types, blocking and nonblocking, against numpy."""
 
 import random
+import re
 import threading
 import unittest
 
@@ -66,6 +67,35 @@ class Collectives(unittest.TestCase):
 
         self.both(body, ["float32", "float64", "float16"])
 
+    def test_types_of_premul_sum(self):
+        def body(comm):
+            for dtype in "float32", numpy.float32, numpy.dtype("float32"):
+                x = numpy.ones(2, "float32")
+                comm.all_reduce(x, op=comm.premul_sum(3, dtype))
+                self.same(x, [3, 3])
+            for dtype, name in (numpy.int16, "int16"), (float, "float"), ("half", "half"):
+                with self.assertRaisesRegex(sennit.InvalidArgument, f"no type '{name}'; give"):
+                    comm.premul_sum(1, dtype)
+
+        on_threads(1, body)
+
+    def test_scalars_that_are_none_of_the_type(self):
+        def body(comm):
+            for dtype, scalars in {
+                "float64": ("x", None, [1.0]),
+                "float32": ("x", b"x"),
+                "float16": ("x", 1e6),
+                "bfloat16": ("x",),
+                "int8": (300, 2.5, "x"),
+                "uint64": (-1, 1 << 64),
+            }.items():
+                for scalar in scalars:
+                    text = f"scalar is {scalar!r}; give a number of the type {dtype}"
+                    with self.assertRaisesRegex(sennit.InvalidArgument, re.escape(text)):
+                        comm.premul_sum(scalar, dtype)
+
+        on_threads(1, body)
+
     def test_reduce_and_broadcast(self):
         def body(comm, call, dtype):
             for root in range(SIZE):
@@ -125,6 +155,29 @@ class Collectives(unittest.TestCase):
                 self.same(out, packed)
 
         self.both(body, ["int64"])
+
+    def test_a_list_that_does_not_name_all_ranks(self):
+        def body(comm):
+            one, everything = numpy.ones(1), numpy.ones(2)
+            calls = {
+                "gather": lambda *lists: comm.gather(one, everything, 0, *lists),
+                "scatter": lambda *lists: comm.scatter(everything, one, 0, *lists),
+                "all_gather": lambda *lists: comm.all_gather(one, everything, *lists),
+                "reduce_scatter": lambda counts: comm.reduce_scatter(everything, one, counts=counts),
+                "all_to_all": lambda counts: comm.all_to_all(everything, everything, counts, [1, 1]),
+            }
+            for name, call in calls.items():
+                with self.assertRaisesRegex(sennit.InvalidArgument, f"{name}: counts has 1 entries"):
+                    call([1])
+            for name in "gather", "scatter", "all_gather":
+                with self.assertRaisesRegex(sennit.InvalidArgument, f"{name}: displacements has 1 entries"):
+                    calls[name]([1, 1], [0])
+            for places in ([0], None), (None, [0]):
+                with self.assertRaisesRegex(sennit.InvalidArgument, "all_to_all: displacements has 1 entries"):
+                    comm.all_to_all(everything, everything, [1, 1], [1, 1], *places)
+            comm.barrier()  # and is none the worse for it
+
+        on_threads(2, body)
 
     def test_all_to_all(self):
         def body(comm, call, dtype):

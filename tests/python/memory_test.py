@@ -4,6 +4,7 @@ import array
 import ctypes
 import gc
 import sys
+import types
 import unittest
 
 import numpy
@@ -35,6 +36,17 @@ class OnlyDLPack:
 
     def __dlpack_device__(self):
         return self.device or self.values.__dlpack_device__()
+
+
+class OfMlDtypes:
+    """A numpy array of a type of ml_dtypes', which is not asked for here: its bytes, and that type's name."""
+
+    def __init__(self, values, dtype):
+        self.values, self.dtype = values, dtype
+
+    @property
+    def __array_interface__(self):
+        return self.values.__array_interface__
 
 
 def alone(body):
@@ -92,6 +104,21 @@ class Memory(unittest.TestCase):
 
         alone(body)
 
+    def test_the_two_types_that_are_called_e4m3(self):
+        def body(comm):
+            one = numpy.full(1, 0x38, "uint8")
+            name = "float8_e4m3fn"
+            comm.all_reduce(OfMlDtypes(one, name))
+            for dtype in name, types.SimpleNamespace(name=name), "float8_e4m3":  # the last is sennit's name
+                comm.premul_sum(OfMlDtypes(one, name), dtype)
+            other = "float8_e4m3"  # with infinities
+            with self.assertRaisesRegex(sennit.InvalidArgument, f"elements of {other}; sennit has .* {name}"):
+                comm.all_reduce(OfMlDtypes(one, other))
+            with self.assertRaisesRegex(sennit.InvalidArgument, f"no type '{other}'"):
+                comm.premul_sum(OfMlDtypes(one, name), types.SimpleNamespace(name=other))
+
+        alone(body)
+
     def test_what_it_refuses_it_names(self):
         def body(comm):
             def refused(error, text, *args):
@@ -111,6 +138,11 @@ class Memory(unittest.TestCase):
             refused(bad, "elements of .*; sennit has int8, ", numpy.ones(3, ">f4"))
             refused(bad, "elements of .*; sennit has int8, ", numpy.array([object()]))
             refused(bad, "a list has neither", [1.0])
+            released = memoryview(bytearray(4))
+            released.release()
+            with self.assertRaisesRegex(bad, "send: it does not give its buffer: .*released") as told:
+                comm.all_reduce(released)
+            self.assertIsInstance(told.exception.__cause__, ValueError)
             refused(bad, "one type", numpy.ones(3, "float32"), numpy.ones(3, "float64"))
             refused(bad, "send has 3 float64 and recv 4 float64", numpy.ones(3), numpy.ones(4))
             refused(sennit.Unsupported, "CUDA device", OnlyDLPack(numpy.ones(3), (2, 0)))
