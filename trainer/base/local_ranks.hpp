@@ -4,12 +4,13 @@
 
 namespace sennit::trainer {
 
-// By the first that is set of LOCAL_WORLD_SIZE (torchrun, and `sennit train --local`), and Open
-// MPI's, Slurm's and PMI's variables; 1 where none is.
+// 1 where no launcher says it.
 int ranks_on_this_host();
 // Hardware threads, at least 1.
 int cores_of_this_host();
-// Threads for one rank: as asked, or its share of the host's cores.
+// Those that this process may run on, at least 1.
+int cores_of_this_process();
+// Threads for one rank: as asked, or its share of the host's cores, and no more than it may run on.
 int threads_of_a_rank(int asked);
 
 }  // namespace sennit::trainer

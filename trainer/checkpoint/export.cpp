@@ -77,9 +77,16 @@ class Parts {
   }
   std::string add(const std::string& file) { return files_.emplace_back(file) + ".part"; }
   Status finish() {
-    for (; !files_.empty(); files_.pop_back())
-      if (::rename((files_.back() + ".part").c_str(), files_.back().c_str()) != 0)
-        return file_error(files_.back(), "renamed into place");
+    std::vector<std::string> named;
+    for (; !files_.empty(); files_.pop_back()) {
+      const std::string& file = files_.back();
+      if (::rename((file + ".part").c_str(), file.c_str()) != 0) {
+        const Status status = file_error(file, "renamed into place");
+        for (const std::string& one : named) ::unlink(one.c_str());
+        return status;
+      }
+      named.push_back(file);
+    }
     return {};
   }
 
@@ -120,7 +127,8 @@ Status write_tensors(const Checkpoint& checkpoint, const Tensors& tensors, const
 }
 
 // A file, or as many as it takes that each holds shard_bytes or one tensor. Files of an export
-// before that `transformers` would rather load go.
+// before that `transformers` would rather load go. At no time does it find tensors of both, since
+// it takes model.safetensors where that is there, else what an index names.
 Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type type,
                    uint64_t shard_bytes) {
   std::vector<Tensors> shards;
@@ -142,6 +150,7 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
   if (shards.size() == 1) {
     SENNIT_RETURN_IF_ERROR(write_tensors(checkpoint, shards[0], parts.add(whole), type));
     SENNIT_RETURN_IF_ERROR(parts.finish());
+    SENNIT_RETURN_IF_ERROR(sync_folder(folder));
     ::unlink(index_file.c_str());
     return {};
   }
@@ -154,7 +163,10 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
         write_tensors(checkpoint, shards[i], parts.add(fmt::format("{}/{}", folder, name)), type));
     for (const Checkpoint::Tensor& tensor : shards[i]) index["weight_map"][tensor.name] = name;
   }
+  // The files that it names may have the same names as these.
+  if (::unlink(index_file.c_str()) == 0) SENNIT_RETURN_IF_ERROR(sync_folder(folder));
   SENNIT_RETURN_IF_ERROR(parts.finish());
+  SENNIT_RETURN_IF_ERROR(sync_folder(folder));
   SENNIT_RETURN_IF_ERROR(write_file_durably(index_file, json_to_text(index, 2) + "\n"));
   ::unlink(whole.c_str());
   return {};

@@ -1,11 +1,10 @@
 // `sennit train CONFIG`: a training run, as launched (mpirun, srun, torchrun), on local processes,
 // or alone.
-#include <cstdlib>
-
 #include <fmt/core.h>
 
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
+#include "trainer/base/launcher.hpp"
 #include "trainer/command/dry_run.hpp"
 #include "trainer/run/run.hpp"
 
@@ -25,19 +24,7 @@ struct Arguments {
   DryRun plan;
 };
 
-const char* launchers_rank() {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (const char* const rank = std::getenv(variable)) return rank;
-  return nullptr;
-}
-bool launched() { return launchers_rank() != nullptr; }
-int launchers_ranks() {
-  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "WORLD_SIZE"})
-    if (const char* const ranks = std::getenv(variable)) return std::atoi(ranks);
-  return 0;
-}
-bool first_of_ranks() { return !launched() || std::string_view(launchers_rank()) == "0"; }
+bool first_of_ranks() { return !launched() || launchers_rank() == "0"; }
 
 Status settings_of(const Arguments& arguments, TrainConfig* config) {
   SENNIT_RETURN_IF_ERROR(read_train_config(arguments.config, config));

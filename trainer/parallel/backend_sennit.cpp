@@ -3,9 +3,8 @@
 // A rank that dies fails the communicators that it is a member of, and no others. What is said of a
 // group's failure is therefore what the job's own communicator, which has all ranks, has failed
 // with, if it has: a group that was aborted was aborted because of that.
-#include <cstdlib>
-
 #include "sennit/sennit.h"
+#include "trainer/base/launcher.hpp"
 #include "trainer/parallel/communication.hpp"
 
 namespace sennit::trainer {
@@ -153,13 +152,6 @@ Result<std::unique_ptr<Communicator>> SennitCommunicator::split(int color, int k
   const Status status = status_of(sennit_comm_split(handle_->comm, color, key, &part));
   if (!status.ok()) return status;
   return make_communicator(part, handle_->job ? handle_->job : handle_, &traffic());
-}
-
-bool launched() {
-  for (const char* variable :
-       {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"})
-    if (std::getenv(variable)) return true;
-  return false;
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ const Setting kSettings[] = {
     {"resume", &TrainConfig::resume,
      "yes: from the newest checkpoint, if any; no; or a checkpoint's folder"},
     {"threads", &TrainConfig::threads,
-     "of each rank's computing; 0: its share of the cores of its host"},
+     "of each rank's computing; 0: its share of its host's cores that it may run on"},
     {"log_every", &TrainConfig::log_every, "steps between lines on the screen"},
     {"report_dir", &TrainConfig::report_dir, "folder for steps.jsonl and report.html; empty: none"},
     {"nominal_tflops", &TrainConfig::nominal_tflops,

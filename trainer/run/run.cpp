@@ -46,6 +46,7 @@ class TrainingRun {
   Status open_checkpoints(Communicator& job);
   Status step();
   Update next_update() const;
+  std::string done_already() const;
   Status evaluate_if_due(bool last, StepRecord* record, bool* save_now);
   Status stop_before(const Status& fault, const nlohmann::json& place);
   Status held_out_loss(double* loss);
@@ -58,6 +59,9 @@ class TrainingRun {
   // Of `seconds`, gone: the same on all ranks, as of the last step.
   double time_share() const { return config_.seconds > 0 ? resumed_.seconds / config_.seconds : 0; }
   bool out_of_time() const { return time_share() >= 1; }
+  bool out_of_patience() const {
+    return config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience;
+  }
 
   const TrainConfig& config_;
   Traffic* traffic_;
@@ -376,20 +380,29 @@ Status TrainingRun::report_saves() {
   return {};
 }
 
+// Why there is nothing to train; "": there is.
+std::string TrainingRun::done_already() const {
+  if (step_ >= config_.steps)
+    return fmt::format("step {} is reached already: nothing to train with --steps {}", step_,
+                       config_.steps);
+  if (out_of_time())
+    return fmt::format("the run has taken {:.0f} s already: nothing to train with --seconds {}",
+                       resumed_.seconds, config_.seconds);
+  if (out_of_patience())
+    return fmt::format(
+        "the last {} held-out losses were no better already: nothing to train with --patience {}",
+        resumed_.evaluations_without_better, config_.patience);
+  return {};
+}
+
 Status TrainingRun::train() {
-  if (step_ >= config_.steps && speaks())
-    fmt::print("step {} is reached already: nothing to train with --steps {}\n", step_,
-               config_.steps);
-  else if (out_of_time() && speaks())
-    fmt::print("the run has taken {:.0f} s already: nothing to train with --seconds {}\n",
-               resumed_.seconds, config_.seconds);
-  while (step_ < config_.steps && !out_of_time() && stopped_by_ == 0) {
+  const std::string done = done_already();
+  if (!done.empty() && speaks()) fmt::print("{}\n", done);
+  while (step_ < config_.steps && !out_of_time() && !out_of_patience() && stopped_by_ == 0) {
     SENNIT_RETURN_IF_ERROR(step());
-    if (config_.patience > 0 && resumed_.evaluations_without_better >= config_.patience) {
-      if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
-      if (writer_) SENNIT_RETURN_IF_ERROR(save(loader_->position()));
-      break;
-    }
+    if (!out_of_patience()) continue;
+    if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
+    if (writer_) SENNIT_RETURN_IF_ERROR(save(loader_->position()));
   }
   if (stopped_by_ != 0)
     ended_ = fmt::format("stopped after step {}: {}", step_, strsignal(stopped_by_));

@@ -191,6 +191,34 @@ TEST(TrainerExport, ALargeModelGoesIntoSeveralFiles) {
   EXPECT_FALSE(fs::exists(out + "/model.safetensors.index.json"));
 }
 
+// A name that cannot be given, when others of the same index have theirs already.
+TEST(TrainerExport, ARenameThatFailsLeavesNoMixOfTwoModels) {
+  const TestFolder folder;
+  const std::vector<GlobalTensor> tensors = {
+      {"a", Type::f32, {100}}, {"b", Type::f32, {100}}, {"c", Type::f32, {100}}};
+  const auto owned = own_all(tensors, 1);
+  auto writer = CheckpointWriter::open({.folder = folder / "run", .attempt = "a"});
+  ASSERT_TRUE(writer.ok());
+  ASSERT_TRUE((*writer)->save(1, {}, {}, kModel, "", pieces_of(owned)).ok());
+  ASSERT_TRUE((*writer)->wait().ok());
+  const auto checkpoint = Checkpoint::open(folder / "run/step-00000001");
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+  const std::string out = folder / "hf", first = "model-00001-of-00003.safetensors",
+                    index = out + "/model.safetensors.index.json";
+  constexpr uint64_t kOneTensor = 400;
+  ASSERT_TRUE(export_checkpoint(*checkpoint, out, Type::f32, kOneTensor).ok());
+  ASSERT_TRUE(fs::exists(index));
+  fs::remove(out + "/" + first);
+  fs::create_directories(out + "/" + first + "/in the way");
+  const Status failed = export_checkpoint(*checkpoint, out, Type::f32, kOneTensor);
+  EXPECT_NE(failed.text().find(first + ": cannot be renamed into place"), std::string::npos)
+      << failed.text();
+  EXPECT_EQ(names_in(out), (std::vector<std::string>{"config.json", first}));
+  fs::remove_all(out + "/" + first);
+  ASSERT_TRUE(export_checkpoint(*checkpoint, out, Type::f32, kOneTensor).ok());
+  EXPECT_TRUE(fs::exists(index));
+}
+
 TEST(TrainerExport, CommandsSayWhatIsWrongAndExitSo) {
   const TestFolder folder;
   write_tokenizer(folder);

@@ -94,6 +94,37 @@ TEST_F(TrainCommand, SaysThatAllStepsAreDone) {
       << again.output;
 }
 
+TEST_F(TrainCommand, AStopByPatienceHolds) {
+  const std::string options =
+      "--local 2 --steps 9 --evaluate-every 1 --learning-rate 0 --least-learning-rate 0 "
+      "--checkpoint-dir " +
+      folder_ / "run" + " --patience ";
+  const auto stopped = sh(train(options + "1"));
+  EXPECT_EQ(stopped.status, 0) << stopped.output;
+  EXPECT_NE(stopped.output.find("no better held-out loss 1 times: stopped"), std::string::npos)
+      << stopped.output;
+  const auto again = sh(train(options + "1 --report-dir " + folder_ / "again"));
+  EXPECT_EQ(again.status, 0) << again.output;
+  EXPECT_NE(again.output.find("the last 1 held-out losses were no better already: nothing to train "
+                              "with --patience 1"),
+            std::string::npos)
+      << again.output;
+  EXPECT_EQ(records(folder_ / "again").size(), 0u);
+  // With more of it the run goes on.
+  const auto more = sh(train(options + "2 --report-dir " + folder_ / "more"));
+  EXPECT_EQ(more.status, 0) << more.output;
+  EXPECT_EQ(records(folder_ / "more").size(), 1u) << more.output;
+}
+
+TEST_F(TrainCommand, RanksAreLaunchedWhereSennitCanStartThem) {
+  const auto batch_script = sh("SLURM_PROCID=0 SLURM_NTASKS=4 " + train("--local 2"));
+  EXPECT_EQ(batch_script.status, 0) << batch_script.output;
+  EXPECT_NE(batch_script.output.find("dp 2 "), std::string::npos) << batch_script.output;
+  const auto half = sh("RANK=0 " + train(""));
+  EXPECT_EQ(half.status, 0) << half.output;
+  EXPECT_NE(half.output.find("dp 1 "), std::string::npos) << half.output;
+}
+
 TEST_F(TrainCommand, PlansForTheRanksThatTheCallWouldStart) {
   const auto planned = sh(train("--dry-run --local 8 --tp 2"));
   EXPECT_EQ(planned.status, 0) << planned.output;

@@ -3,23 +3,16 @@
 #include "trainer/device/cpu/threads.hpp"
 
 #include <dlfcn.h>
-#include <sched.h>
 #include <signal.h>
 
-#include <algorithm>
 #include <chrono>
+
+#include "trainer/base/local_ranks.hpp"
 
 namespace sennit::trainer {
 namespace {
 
 constexpr auto kSpin = std::chrono::microseconds(50);
-
-int allowed_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
 
 void keep_openmp_to_this_thread() {
   using Function = void (*)(int);
@@ -45,7 +38,7 @@ void wait_while(const std::atomic<uint32_t>& value, uint32_t old) {
 
 CpuThreads::CpuThreads(int threads) {
   keep_openmp_to_this_thread();
-  if (threads <= 0) threads = allowed_cores();
+  if (threads <= 0) threads = cores_of_this_process();
   // Where oneDNN's kernels run no handler may, but on a stack of its own:
   // trainer/base/stop_signal.hpp.
   sigset_t all, before;
