@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   check(sennit_comm_init_env(&comm, NULL), "start");
   check(sennit_comm_rank(comm, &rank), "rank");
   check(sennit_comm_size(comm, &size), "size");
+  if (rank == 0) unlink(argv[1]); /* of a run before: gone, for all, after this call */
   check(sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_SUM, comm), "all-reduce");
 
   if (rank == size - 1) _exit(0); /* as one ends that crashes: no goodbye */
