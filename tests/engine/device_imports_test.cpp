@@ -9,6 +9,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "engine/engine.hpp"
+#include "tests/engine/idle_transport.hpp"
 
 namespace sennit {
 namespace {
@@ -53,19 +54,10 @@ class Mapper final : public Accelerator {
 };
 
 // Peers have told it of two pieces; the answer for the second counts for nothing.
-class TwoPieces final : public Transport {
+class TwoPieces final : public sennit_test::IdleTransport {
  public:
   std::string_view name() const override { return "two_pieces"; }
-  std::vector<std::byte> address() const override { return {std::byte{1}}; }
   Reach reach(int, std::span<const std::byte>) override { return Reach::same_host; }
-  Status add_peer(int, std::span<const std::byte>) override { return {}; }
-  void send(SendRequest&) override {}
-  void recv(RecvRequest&) override {}
-  void release(RecvRequest&) override {}
-  bool has_come(int, const Key&) override { return false; }
-  bool progress(Completions&) override { return false; }
-  void fail_peer(int, const Status&) override {}
-  void cancel(uint32_t, const Status&) override {}
   std::vector<PeerMemory> unanswered() const override {
     return {{1, {first, 1, 1, {}}}, {1, {second, 1, 1, {}}}};
   }

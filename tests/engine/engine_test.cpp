@@ -2,7 +2,6 @@
 // may use it whenever a call lets go of the lock, and it works without its helper.
 #include "engine/engine.hpp"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -18,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/engine/idle_transport.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/making_threads.hpp"
 
 namespace {
 
@@ -26,27 +27,17 @@ std::atomic<bool> g_no_threads{false};
 std::atomic<bool> g_made_with_signals{false};
 thread_local std::function<void()> t_at_yield;  // once
 
-}  // namespace
-
-// A sanitizer's, which has to know of every thread; null without one.
-extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*,
-                                                                  void* (*)(void*), void*);
-
-// In place of the system's: there may be no thread left.
-extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
-                                                                     const pthread_attr_t* how,
-                                                                     void* (*run)(void*),
-                                                                     void* argument) {
-  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto create = __interceptor_pthread_create
-                                 ? &__interceptor_pthread_create
-                                 : reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+// There may be no thread left. Whether one is made that would take signals is remembered.
+int before_thread() {
   if (g_no_threads) return EAGAIN;
   sigset_t blocked;
   pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
   if (!sigismember(&blocked, SIGTERM)) g_made_with_signals = true;
-  return create(thread, how, run, argument);
+  return 0;
 }
+[[maybe_unused]] const bool g_asks = (sennit_test::g_before_thread = before_thread, true);
+
+}  // namespace
 
 // In place of the system's: what other threads do just then.
 extern "C" __attribute__((visibility("default"))) int sched_yield() noexcept {
@@ -63,27 +54,20 @@ constexpr int kPeer = 1;
 
 // Holds what it is given until the test lets it go. Where `trouble` is an error, those that receive
 // fail by themselves, as they do for want of memory.
-class Holding final : public Transport {
+class Holding final : public sennit_test::IdleTransport {
  public:
   std::string_view name() const override { return "holding"; }
-  std::vector<std::byte> address() const override { return {std::byte{1}}; }
-  Reach reach(int, std::span<const std::byte>) override { return Reach::network; }
-  Status add_peer(int, std::span<const std::byte>) override { return {}; }
   void send(SendRequest& request) override { sends_.push_back(&request); }
   void recv(RecvRequest& request) override {
     receives_.push_back(&request);
     if (!trouble.ok()) static_cast<Execution*>(request.owner)->fail_here(trouble);
   }
-  void release(RecvRequest&) override {}
-  bool has_come(int, const Key&) override { return false; }
   bool progress(Completions& completions) override {
     if (!lets_go || (sends_.empty() && receives_.empty())) return false;
     completions.sends.swap(sends_);
     completions.receives.swap(receives_);
     return true;
   }
-  void fail_peer(int, const Status&) override {}
-  void cancel(uint32_t, const Status&) override {}
   size_t now_bytes() const override { return sizeof(int32_t); }
   Now send_now(const SmallMessage&) override { return Now::done; }
   Now recv_now(const SmallMessage&) override { return Now::later; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "tests/engine/idle_transport.hpp"
 
 namespace sennit {
 namespace {
@@ -20,15 +21,11 @@ constexpr uint32_t kComm = 6;
 constexpr uint32_t kTag = 4;
 
 // Completes nothing; says that what is in `come` has come.
-class Told final : public Transport {
+class Told final : public sennit_test::IdleTransport {
  public:
   std::string_view name() const override { return "told"; }
-  std::vector<std::byte> address() const override { return {std::byte{1}}; }
-  Reach reach(int, std::span<const std::byte>) override { return Reach::network; }
-  Status add_peer(int, std::span<const std::byte>) override { return {}; }
   void send(SendRequest& request) override { sends.push_back(&request); }
   void recv(RecvRequest& request) override { receives.push_back(&request); }
-  void release(RecvRequest&) override {}
   bool has_come(int peer, const Key& key) override {
     return come.contains({peer, key.seq, key.tag});
   }
@@ -37,7 +34,6 @@ class Told final : public Transport {
     completions.receives.swap(returned_receives);
     return false;
   }
-  void fail_peer(int, const Status&) override {}
   void cancel(uint32_t, const Status& status) override {
     const auto give_back = [&](auto& held, auto& returned) {
       for (auto* request : held) {

@@ -12,6 +12,7 @@
 
 #include "base/clock.hpp"
 #include "engine/engine.hpp"
+#include "tests/engine/idle_transport.hpp"
 
 namespace sennit {
 namespace {
@@ -20,19 +21,10 @@ constexpr size_t kMost = 64;  // what the transport takes at once
 constexpr int kPeer = 1;
 
 // Keeps what is sent, and hands out what was put there.
-class Table final : public Transport {
+class Table final : public sennit_test::IdleTransport {
  public:
   std::string_view name() const override { return "table"; }
-  std::vector<std::byte> address() const override { return {std::byte{1}}; }
   Reach reach(int, std::span<const std::byte>) override { return Reach::same_host; }
-  Status add_peer(int, std::span<const std::byte>) override { return {}; }
-  void send(SendRequest&) override {}
-  void recv(RecvRequest&) override {}
-  void release(RecvRequest&) override {}
-  bool has_come(int, const Key&) override { return false; }
-  bool progress(Completions&) override { return false; }
-  void fail_peer(int, const Status&) override {}
-  void cancel(uint32_t, const Status&) override {}
   size_t now_bytes() const override { return kMost; }
   Now send_now(const SmallMessage& message) override {
     if (full) return Now::never;

@@ -3,7 +3,6 @@
 // communicators of both kinds, and a system without threads.
 // ctest links: nccl_forwarder
 // ctest runs: sennit_nccl
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "tests/nccl/nccl_ranks.hpp"
+#include "tests/support/making_threads.hpp"
 
 using namespace std::chrono_literals;
 using sennit_test::Bounded;
@@ -31,25 +31,15 @@ constexpr int kNever = 1 << 30;
 std::atomic<int> g_threads_left{kNever};
 std::atomic<int> g_threads_made{0};
 
-}  // namespace
-
-// A sanitizer's, which has to know of every thread; null without one.
-extern "C" __attribute__((weak)) int __interceptor_pthread_create(pthread_t*, const pthread_attr_t*,
-                                                                  void* (*)(void*), void*);
-
-// In place of the system's, for the libraries as well: there are only so many threads left.
-extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
-                                                                     const pthread_attr_t* how,
-                                                                     void* (*run)(void*),
-                                                                     void* argument) {
-  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
-  static const auto create = __interceptor_pthread_create
-                                 ? &__interceptor_pthread_create
-                                 : reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
+// There are only so many threads left.
+int before_thread() {
   if (g_threads_left.load() != kNever && g_threads_left.fetch_sub(1) <= 0) return EAGAIN;
   g_threads_made++;
-  return create(thread, how, run, argument);
+  return 0;
 }
+[[maybe_unused]] const bool g_asks = (sennit_test::g_before_thread = before_thread, true);
+
+}  // namespace
 
 namespace {
 
