@@ -99,13 +99,16 @@ int farthest(const std::vector<uint64_t>& reached_ns) {
 
 void add_latency(const TierTree& tree, int group, uint64_t messages, uint64_t bytes,
                  const CostModel& cost, Estimate* estimate) {
-  estimate->latency_ns += messages * planning_latency_ns(tree, group, cost);
+  const auto add = [&](uint64_t* sum_ns, uint64_t one_ns) {
+    *sum_ns = saturated(*sum_ns + Wide{messages} * one_ns);
+  };
+  add(&estimate->latency_ns, planning_latency_ns(tree, group, cost));
   if (bytes <= cost.eager_bytes) return;
-  const uint64_t ns = messages * asking_ns(tree, group, cost);
-  if (ns == 0) return;
+  const uint64_t ns = asking_ns(tree, group, cost);
+  if (ns == 0 || messages == 0) return;
   if (estimate->asking.empty() || estimate->asking.back().bytes != bytes)
     estimate->asking.push_back({.bytes = bytes});
-  estimate->asking.back().ns += ns;
+  add(&estimate->asking.back().ns, ns);
 }
 
 void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate) {

@@ -14,7 +14,7 @@ namespace sennit::tiered {
 namespace {
 
 uint64_t time_ns(uint64_t bytes, uint64_t load, uint64_t rate) {
-  return static_cast<uint64_t>(Wide{bytes} * load / kAllData * kNsPerSecond / rate);
+  return saturated(Wide{bytes} * load / kAllData * kNsPerSecond / rate);
 }
 
 // Along the slowest way from a subtree's root to one of its ranks.
@@ -139,6 +139,7 @@ std::vector<uint64_t> tier_times(const TierTree& tree, const Request& request,
                                  const std::vector<Below>& below, int whole_stages,
                                  const CostModel& cost) {
   std::vector<uint64_t> tier_ns(tree.tiers.size(), 0);
+  const GroupRates rates = planning_rates(tree, cost);
   const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
   const bool backwards =
       request.collective == Collective::reduce_scatter || request.collective == Collective::reduce;
@@ -154,13 +155,11 @@ std::vector<uint64_t> tier_times(const TierTree& tree, const Request& request,
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
     uint64_t& tier = tier_ns[index(shape.tier)];
     const int group = stages.node(node.example).group;
-    Capacity egress = tree.groups[index(group)].egress;
-    Capacity ingress = tree.groups[index(group)].ingress;
+    uint64_t egress = rates.egress[index(group)], ingress = rates.ingress[index(group)];
     if (backwards) std::swap(egress, ingress);
-    for (const auto& [load, capacity] : {std::pair(out, egress), std::pair(in, ingress)}) {
-      const uint64_t rate = boundary_rate(tree, group, capacity, cost);
-      const uint64_t headers_ns = load > 0 && bytes > 0 ? scaled(headers, kNsPerSecond, rate) : 0;
-      tier = std::max(tier, time_ns(bytes, load, rate) + headers_ns);
+    for (const auto& [load, rate] : {std::pair(out, egress), std::pair(in, ingress)}) {
+      const uint64_t headers_ns = load > 0 && bytes > 0 ? transfer_ns(headers, rate) : 0;
+      tier = std::max(tier, saturated(Wide{time_ns(bytes, load, rate)} + headers_ns));
     }
   }
   return tier_ns;

@@ -19,40 +19,77 @@ int host_tier(const TierTree& tree) {
   return -1;
 }
 
+// The highest tier whose groups have NICs of their own: hosts, or ranks that have one to
+// themselves.
+int nic_tier(const TierTree& tree) { return std::max(host_tier(tree), 0); }
+
+bool is_within_host(const TierTree& tree, const Group& group) {
+  return static_cast<int>(tree.groups[index(group.parent)].tier) <= host_tier(tree);
+}
+
+// f(group) for each that has NICs of its own.
+template <typename F>
+void for_each_host(const TierTree& tree, F&& f) {
+  for (const Group& group : tree.groups)
+    if (group.parent >= 0 && static_cast<int>(group.tier) <= nic_tier(tree) &&
+        !is_within_host(tree, group))
+      f(group);
+}
+
+uint64_t nic_rate(const TierTree& tree, const CostModel& cost) {
+  uint64_t slowest = ~uint64_t{0};
+  for_each_host(tree, [&](const Group& host) {
+    for (const Capacity& side : {host.egress, host.ingress})
+      if (side.known()) slowest = std::min(slowest, side.bytes_per_s);
+  });
+  return slowest == ~uint64_t{0} ? cost.nic_bytes_per_s : slowest;
+}
+
+// Of one direction: what a group of hosts carries of which its children send so much.
+uint64_t scarce(uint64_t bytes_per_s, int from_tier, int parent_tier) {
+  for (int tier = from_tier; tier < parent_tier; tier++) bytes_per_s /= kScarcity;
+  return std::max<uint64_t>(1, bytes_per_s);
+}
+
 }  // namespace
 
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
-  const size_t n = tree.groups.size();
+  const int hosts = nic_tier(tree);
+  const uint64_t nic = nic_rate(tree, cost);
   GroupRates rates;
-  rates.egress.assign(n, 0);
-  rates.ingress.assign(n, 0);
-  for (size_t i = n; i-- > 1;) {  // children come after their parents
+  rates.egress.assign(tree.groups.size(), 0);
+  rates.ingress = rates.egress;
+  for (size_t i = tree.groups.size(); i-- > 1;) {  // children come after their parents
     const Group& group = tree.groups[i];
-    uint64_t out = 0, in = 0;
-    for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
-      out += rates.egress[index(c)];
-      in += rates.ingress[index(c)];
+    Wide out = 0, in = 0;
+    if (is_within_host(tree, group)) {
+      out = in = cost.reduce_bytes_per_s;
+    } else if (static_cast<int>(group.tier) <= hosts) {
+      out = in = nic;
+    } else {
+      for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
+        out += rates.egress[index(c)];
+        in += rates.ingress[index(c)];
+      }
     }
-    if (group.children == 0) out = in = cost.nic_bytes_per_s;
-    // Once for the group itself, unless it is a rank, and once for every tier in which it is alone:
-    // a rack of one host is that host, and its uplink no less scarce than the other racks'.
+    // Once for a group of hosts, and once for every tier in which a group is alone: a rack of one
+    // host is that host, and its uplink no less scarce than the other racks'.
+    const int from = std::max<int>(group.tier, hosts + 1);
     const int parent_tier = tree.groups[index(group.parent)].tier;
-    for (int tier = std::max<int>(group.tier, 1); tier < parent_tier; tier++) {
-      out = std::max<uint64_t>(1, out / kScarcity);
-      in = std::max<uint64_t>(1, in / kScarcity);
-    }
-    rates.egress[i] = group.egress.known() ? group.egress.bytes_per_s : out;
-    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s : in;
+    rates.egress[i] =
+        group.egress.known() ? group.egress.bytes_per_s : scarce(saturated(out), from, parent_tier);
+    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s
+                                             : scarce(saturated(in), from, parent_tier);
   }
   return rates;
 }
 
-uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity,
-                       const CostModel& cost) {
-  if (capacity.known()) return capacity.bytes_per_s;
-  const Group& parent = tree.groups[index(tree.groups[index(group)].parent)];
-  return static_cast<int>(parent.tier) <= host_tier(tree) ? cost.reduce_bytes_per_s
-                                                          : cost.nic_bytes_per_s;
+bool host_rates_known(const TierTree& tree) {
+  bool known = true;
+  for_each_host(tree, [&](const Group& host) {
+    known = known && host.egress.known() && host.ingress.known();
+  });
+  return known;
 }
 
 bool within_one_host(const TierTree& tree) {

@@ -1,9 +1,8 @@
 // rates.hpp: rates and latencies of a tier tree's groups for planning, with assumptions where a
 // figure is unknown.
 //
-// Assumed figures are for comparing and sharing out only and never shown as known: a rank gets the
-// NIC's rate, and a group a quarter of its children's sum, so uplinks count as scarce. Integers
-// only. Time: O(groups).
+// Assumed figures are for comparing and sharing out only and never shown as known. Integers only.
+// Time: O(groups).
 #pragma once
 
 #include <cstdint>
@@ -14,17 +13,18 @@
 
 namespace sennit {
 
-// For sharing out among siblings: a rank gets the NIC's rate, a group a quarter of its children's
-// sum, so that shares follow the number of ranks.
+// What every group's boundary carries in each direction.
 struct GroupRates {
   std::vector<uint64_t> egress, ingress;  // bytes/s by group; 0 for the root
 };
+// What is known, and where that is nothing: a boundary within a host is as fast as ranks reduce,
+// that of a host as the slowest NIC of which something is known, and that of a group of hosts
+// carries a quarter of what its children send, so that uplinks count as scarce.
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
 
-// For predicting times, in bytes/s: a boundary within a host is as fast as memory, any other as one
-// NIC, so that uplinks count as scarce.
-uint64_t boundary_rate(const TierTree& tree, int group, const Capacity& capacity,
-                       const CostModel& cost);
+// Whether what all hosts send and receive is known, so that no time is reckoned by a NIC that is
+// merely assumed.
+bool host_rates_known(const TierTree& tree);
 
 // All ranks are on one host, whose cores do all the moving.
 bool within_one_host(const TierTree& tree);

@@ -70,16 +70,17 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
       without_headers(bare(c)),
       tiers(tier_costs(t, c)),
       one_host(within_one_host(t)),
-      rates_known(one_host || t.capacities_known()) {}
+      hosts_known(one_host || host_rates_known(t)) {}
 
 Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare)
     : latency_ns(estimate.latency_ns),
       asking(estimate.asking),
       eager_bytes(setting.cost.eager_bytes),
-      posting_ns(estimate.messages *
-                 (setting.one_host ? setting.cost.shared_memory_post_ns : setting.cost.post_ns)),
-      posting(setting.rates_known && setting.one_host ? Posting::added
-              : setting.rates_known                   ? Posting::hidden
+      posting_ns(
+          saturated(Wide{estimate.messages} * (setting.one_host ? setting.cost.shared_memory_post_ns
+                                                                : setting.cost.post_ns))),
+      posting(setting.hosts_known && setting.one_host ? Posting::added
+              : setting.hosts_known                   ? Posting::hidden
                                                       : Posting::free),
       ends_together(!has_root(setting.request.collective)),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)),
@@ -92,6 +93,7 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
       return saturated(Wide{ns} * kPermille / setting.tiers[tier].goodput_permille);
     };
     const uint64_t ns = over_goodput(estimate.tier_ns[tier]);
+    burden_ns += ns;
     largest_tier_ns = std::max(largest_tier_ns, ns);
     tiers_ns = estimate.at_once ? Wide{largest_tier_ns} : tiers_ns + ns;
     header_ns = std::max(header_ns, ns - std::min(ns, over_goodput(bare.tier_ns[tier])));
@@ -99,10 +101,10 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
 }
 
 uint64_t Pipeline::latency_of(uint32_t chunks) const {
-  uint64_t ns = latency_ns;
+  Wide ns = latency_ns;
   for (const Estimate::Asking& asked : asking)
     if (asked.bytes / chunks > eager_bytes) ns += asked.ns;
-  return ns;
+  return saturated(ns);
 }
 
 uint64_t Pipeline::ns(uint32_t chunks) const {

@@ -10,9 +10,9 @@
 // Behind the first chunk the slowest tier has (1 - 1/chunks) of its time left, and of every chunk
 // the headers of its messages. Meanwhile the busiest rank's processor reduces and posts the other
 // chunks: the longer of the two counts, and of the shorter an eighth times the cube of its part of
-// the longer. Within one host the cores that move are those that post, and both count. Where rates
-// are unknown, posting counts for one chunk: on a network slower than assumed it hides behind the
-// wire, while too few chunks cost up to a whole tier's time.
+// the longer. Within one host the cores that move are those that post, and both count. Where
+// nobody knows what hosts send, posting counts for one chunk: on a network slower than assumed it
+// hides behind the wire, while too few chunks cost up to a whole tier's time.
 //
 // Over RDMA messages that are not sent at once ask for their receives first, and latency is longer
 // by that (CostModel::eager_bytes): whether they do follows from the number of chunks.
@@ -44,7 +44,7 @@ struct Setting {
   const CostModel without_headers;    // the same of messages that are payload alone
   const std::vector<TierCost> tiers;  // by tier
   const bool one_host;                // all ranks are on it
-  const bool rates_known;
+  const bool hosts_known;             // or what hosts send is known
 };
 
 // What one candidate takes, for whatever number of chunks.
@@ -72,6 +72,7 @@ struct Pipeline {
   uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
   Posting posting;
   bool ends_together;  // a chunk, at all ranks
+  Wide burden_ns = 0;  // all tiers' times together, whichever of them are at the same time
   Wide tiers_ns = 0;   // of the whole message, tier after tier
   uint64_t largest_tier_ns = 0;
   Wide refill_ns = 0;     // of the whole message: what chunks beyond the first wait for once more

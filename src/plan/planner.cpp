@@ -55,9 +55,9 @@ uint64_t plan_hash(const Request& request, const TierTree& tree, const Plan& pla
 void plan_point_to_point(const Request& request, const TierTree& tree, const CostModel& cost,
                          Plan& plan) {
   uint64_t rate = ~uint64_t{0};
+  const GroupRates rates = planning_rates(tree, cost);
   for (size_t g = 1; g < tree.groups.size(); g++)
-    for (const Capacity& side : {tree.groups[g].egress, tree.groups[g].ingress})
-      rate = std::min(rate, boundary_rate(tree, static_cast<int>(g), side, cost));
+    rate = std::min({rate, rates.egress[g], rates.ingress[g]});
   plan.algorithm = straight_name();
   const uint64_t bytes = message_bytes(request, 2);
   plan.predicted_ns = saturated(Wide{latency_of_bytes_ns(tree, 0, bytes, cost)} + cost.post_ns +
@@ -97,7 +97,7 @@ Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const
 // With the number of chunks that is fastest, the least of those; or one for each number.
 void add_candidates(const Algorithm& algorithm, const Parameters& parameters,
                     const PlanOptions& options, const Setting& setting,
-                    std::vector<Candidate>* candidates) {
+                    std::vector<Candidate>* candidates, std::vector<Wide>* burdens) {
   const uint64_t least = options.every_chunk ? kLeastSearchedBytes : kLeastChunkBytes;
   const std::vector<uint32_t> counts =
       options.chunk_bytes == 0
@@ -112,18 +112,34 @@ void add_candidates(const Algorithm& algorithm, const Parameters& parameters,
     if (one.predicted_ns < best.predicted_ns) best = std::move(one);
   }
   if (!options.every_chunk) candidates->push_back(std::move(best));
+  burdens->resize(candidates->size(), pipeline.burden_ns);
 }
 
-// Fastest first, and the others say how much slower they are.
-void rank_candidates(std::vector<Candidate>* candidates) {
-  std::ranges::stable_sort(*candidates, {}, &Candidate::predicted_ns);
+// Of an assumed fabric nobody knows which tier is the slowest. So a quarter of the time for which a
+// candidate keeps all tiers busy together counts as well as what it takes. Returns the place of the
+// best.
+size_t lightest(const std::vector<Candidate>& candidates, const std::vector<Wide>& burdens) {
+  constexpr unsigned kPart = 4;
+  const auto cost = [&](size_t i) { return candidates[i].predicted_ns + burdens[i] / kPart; };
+  size_t best = 0;
+  for (size_t i = 1; i < candidates.size(); i++)
+    if (cost(i) < cost(best)) best = i;
+  return best;
+}
+
+// The one at `choice` first, then the fastest, and they say how much slower they are.
+void rank_candidates(size_t choice, std::vector<Candidate>* candidates) {
+  std::rotate(candidates->begin(), candidates->begin() + static_cast<ptrdiff_t>(choice),
+              candidates->begin() + static_cast<ptrdiff_t>(choice) + 1);
+  std::ranges::stable_sort(std::span(*candidates).subspan(1), {}, &Candidate::predicted_ns);
   const uint64_t best_ns = std::max<uint64_t>(1, candidates->front().predicted_ns);
   for (Candidate& c : std::span(*candidates).subspan(1)) {
     const Wide percent = Wide{c.predicted_ns} * 100 / best_ns;
-    c.rejected = percent <= 100 ? std::string("no faster")
-                                : fmt::format("{}.{:02} times the choice",
-                                              static_cast<uint64_t>(percent / 100),
-                                              static_cast<uint64_t>(percent % 100));
+    c.rejected = c.predicted_ns < best_ns ? std::string("busier over all tiers")
+                 : percent <= 100         ? std::string("no faster")
+                                          : fmt::format("{}.{:02} times the choice",
+                                                        static_cast<uint64_t>(percent / 100),
+                                                        static_cast<uint64_t>(percent % 100));
   }
 }
 
@@ -154,16 +170,21 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   }
   SENNIT_RETURN_IF_ERROR(check_forced(request, tree, options));
   const Setting setting(tree, request, options.cost);
+  std::vector<Wide> burdens;  // by candidate
   for (const Algorithm* algorithm : algorithms()) {
     if (!wanted(*algorithm, setting, options)) continue;
     for (const Parameters& parameters : algorithm->candidates(tree, request))
       if (!options.reproducible || algorithm->fixes_order(request, parameters))
-        add_candidates(*algorithm, parameters, options, setting, &plan.candidates);
+        add_candidates(*algorithm, parameters, options, setting, &plan.candidates, &burdens);
   }
   if (plan.candidates.empty())
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("no algorithm can do this {}", name(request.collective)));
-  rank_candidates(&plan.candidates);
+  const auto fastest = std::ranges::min_element(plan.candidates, {}, &Candidate::predicted_ns);
+  const bool assumed = !setting.one_host && !tree.capacities_known();
+  rank_candidates(assumed ? lightest(plan.candidates, burdens)
+                          : static_cast<size_t>(fastest - plan.candidates.begin()),
+                  &plan.candidates);
   choose(request, tree, 0, &plan);
   return plan;
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/core.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "simulate/ranks.hpp"
 
@@ -76,7 +77,7 @@ Result<SimulatedTime> simulate_calls(const TierTree& tree, std::span<const Group
   simulated.by_kind = symmetry->by_kind;
   if (options.fluid) {
     simulated.latency_ns = simulated.time_ns;
-    simulated.time_ns += world.least_time_ns();
+    simulated.time_ns = saturated(Wide{simulated.time_ns} + world.least_time_ns());
     SimulateOptions counting = options;
     counting.every_latency_ns = 1;
     World counter(tree, calls, counting, *symmetry);

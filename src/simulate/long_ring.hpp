@@ -4,8 +4,10 @@
 // A piece goes from rank to rank around the ring, once for a reduce-scatter or an all-gather and
 // twice for an all-reduce, and every hop costs its latency and its posting; every group is left and
 // entered by one hop, over which every piece but one goes. Fluid: the latency of the way, and then
-// the slowest group's bytes over its capacity. Else the way with its posting and the time of a
-// piece on every hop; or the slowest hop, if that has more to do than a piece takes for the way.
+// the slowest group's bytes over its capacity. Else each turn is the longest of three. One is the
+// way of a chunk's piece, with its posting, its time on every hop and, in the turn that adds up,
+// its reductions; as often as the lanes take up chunks. The others are what the processor of a
+// rank posts and reduces of all chunks, and what the slowest hop has to move.
 #pragma once
 
 #include <cstdint>

@@ -25,9 +25,11 @@ double rounded(double rate) {
 // at a time, which is a seventh of a flow into each.
 constexpr uint64_t kUnitOfKinds = uint64_t{1} << 32;
 
-// Time for `bytes`, rounded up but for what is noise.
+// Time for `bytes`, rounded up but for what is noise; kNever where no number holds it.
 uint64_t duration_ns(double bytes, double rate) {
-  return static_cast<uint64_t>(std::ceil(std::max(0.0, bytes / rate * 1e9 - 1e-3)));
+  constexpr double kTooLongNs = 0x1p64;
+  const double ns = std::ceil(std::max(0.0, bytes / rate * 1e9 - 1e-3));
+  return ns < kTooLongNs ? static_cast<uint64_t>(ns) : kNever;
 }
 
 }  // namespace
@@ -54,19 +56,19 @@ FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
   links_.resize(first_link_.back());
   // What can come out of a group at most is its own capacity, or what its children's let through.
   std::vector<uint64_t> through(2 * tree.groups.size(), 0);
+  const GroupRates rates = planning_rates(tree, options.cost);
   for (size_t g = tree.groups.size(); g-- > 1;) {  // children before parents
     const Group& group = tree.groups[g];
     for (const size_t side : {0u, 1u}) {
       const size_t at = 2 * symmetry.class_of_group[g] + side;
       const uint32_t cables = first_link_[at + 1] - first_link_[at];
-      const uint64_t capacity = boundary_rate(
-          tree, static_cast<int>(g), side == 0 ? group.egress : group.ingress, options.cost);
+      const uint64_t capacity = (side == 0 ? rates.egress : rates.ingress)[g];
       uint64_t inside = 0;
       for (int c = group.first_child; c < group.first_child + group.children; c++)
         inside += through[2 * index(c) + side];
       const bool can_fill = group.children == 0 || inside > capacity || cables > 1;
       for (uint32_t l = first_link_[at]; l < first_link_[at + 1]; l++) {
-        links_[l].capacity = capacity / cables;
+        links_[l].capacity = std::max<uint64_t>(1, capacity / cables);
         links_[l].can_fill = can_fill;
       }
       through[2 * g + side] = inside > capacity || group.children == 0 ? capacity : inside;
@@ -430,7 +432,8 @@ void FlowNetwork::set_end(uint32_t number) {
   Path& path = paths_[number];
   if (path.rate > 0) {
     const Flow& flow = path.flows.front();
-    const uint64_t end_ns = path.at_ns + duration_ns(flow.ends_at - path.carried, path.rate);
+    const uint64_t end_ns =
+        saturated(Wide{path.at_ns} + duration_ns(flow.ends_at - path.carried, path.rate));
     path.end_ns = std::max(path.at_ns, on_grain(end_ns, grain_ns_, chance_of(flow)));
   }
   heap_up(path.heap_place);

@@ -29,7 +29,7 @@ inline constexpr uint64_t kNever = ~uint64_t{0};
 // A multiple of the grain beside this time: the later one the likelier the nearer it is, as
 // `chance`, any number, decides. Grain 0: the time itself.
 inline uint64_t on_grain(uint64_t time_ns, uint64_t grain_ns, uint64_t chance) {
-  if (grain_ns == 0) return time_ns;
+  if (grain_ns == 0 || time_ns == kNever) return time_ns;
   return (time_ns + chance % grain_ns) / grain_ns * grain_ns;
 }
 
@@ -48,6 +48,8 @@ class FlowNetwork {
   // Works out the rates after starts and ends; before time goes on.
   void settle(uint64_t now_ns);
   uint64_t next_end_ns() const { return heap_.empty() ? kNever : paths_[heap_.front()].end_ns; }
+  // Whether anything is on its way.
+  bool moves() const { return !heap_.empty(); }
   uint32_t end_next(uint64_t now_ns);    // ends that flow; its connection
   std::vector<GroupLoad> loads() const;  // by group
 

@@ -139,6 +139,8 @@ void World::pump_woken() {
 }
 
 Status World::stuck() const {
+  if (!events_.empty() || network_.moves())
+    return invalid("simulate: it takes more than 584 years, longer than a time can be here");
   for (size_t i = 0; i < ranks_.size(); i++)
     if (ranks_[i].chunks_left > 0)
       return {SENNIT_INTERNAL,
@@ -270,8 +272,7 @@ bool World::do_local(int position) {
   const Step& step = rank.prepared->program.steps[rank.local_now.step];
   const uint64_t bytes =
       step.sources * bytes_of(rank, step.target, rank.chunk[rank.local_now.lane]);
-  const uint64_t ns =
-      options_.fluid ? 0 : scaled(bytes, kNsPerSecond, options_.cost.reduce_bytes_per_s);
+  const uint64_t ns = options_.fluid ? 0 : transfer_ns(bytes, options_.cost.reduce_bytes_per_s);
   if (ns > 0) {
     at(now_ns_ + ns, What::processor_free, static_cast<uint32_t>(position));
     return true;

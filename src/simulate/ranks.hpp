@@ -137,6 +137,7 @@ class World {
   PeerQueue& peer_of(const Message& message);
   uint64_t bytes_of(const Rank& rank, const Operand& operand, uint32_t chunk) const;
   void at(uint64_t time_ns, What what, uint32_t subject) {
+    if (time_ns < now_ns_) time_ns = kNever;  // the sum has wrapped around
     time_ns = std::max(now_ns_, on_grain(time_ns, options_.grain_ns, mix(event_, subject)));
     events_.push({time_ns, event_++, what, subject});
   }

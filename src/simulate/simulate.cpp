@@ -48,13 +48,16 @@ Result<SimulatedTime> simulate(const TierTree& tree, const Request& request, con
   if (!algorithm || !algorithm->applies(tree, request))
     return Status(SENNIT_NOT_FOUND, fmt::format("simulate: no algorithm '{}' for this {}",
                                                 plan.algorithm, name(request.collective)));
+  const std::unique_ptr<Blueprint> blueprint = algorithm->prepare(tree, request, plan.parameters);
   if (has_closed_form(tree, request, plan)) {
     SimulatedTime time = simulation::ring_time(tree, request, algorithm->turns_around_ring(request),
                                                plan.parameters.chunks, options);
     time.tiers = simulation::by_tier(tree, time.groups);
+    const simulation::GroupCall call{
+        &request, std::max(1u, plan.parameters.chunks), blueprint.get(), {}};
+    time.scratch_bytes = simulation::scratch_bytes(call, blueprint->program(0));
     return time;
   }
-  const std::unique_ptr<Blueprint> blueprint = algorithm->prepare(tree, request, plan.parameters);
   return simulate(tree, request, *blueprint, plan.parameters.chunks, options);
 }
 

@@ -168,6 +168,28 @@ TEST(Planner, AMessageGoesAtTheRateOfTheNarrowestBoundary) {
   EXPECT_NEAR(ms(host), 134.2, 0.1);
 }
 
+// Nor are they less than what fewer bytes, or messages of less latency, take.
+TEST(Planner, TimesThatNoNumberHoldsDoNotWrapAround) {
+  constexpr uint64_t kMost = ~uint64_t{0};
+  const TierTree slow = TierTree::uniform({2, 2}, {1, 1});
+  for (const Collective c : {Collective::all_reduce, Collective::all_gather, Collective::broadcast})
+    for (const uint64_t gigabytes : {75, 100, 150})
+      EXPECT_EQ(predicted_ns(request_of(c, gigabytes * 1'000'000'000), slow, {}, "tiered", {}),
+                kMost)
+          << name(c) << " of " << gigabytes << " GB";
+  PlanOptions headers;
+  headers.cost.message_bytes = uint64_t{1} << 40;
+  EXPECT_EQ(predicted_ns(request_of(Collective::all_reduce, 4096), slow, headers, "tiered", {}),
+            kMost);
+  const Request small = request_of(Collective::all_reduce, 4096);
+  for (uint64_t CostModel::*time : {&CostModel::latency_ns, &CostModel::post_ns}) {
+    PlanOptions options;
+    options.cost.*time = uint64_t{1} << 63;
+    for (const char* algorithm : {"tiered", "ring", "double_tree"})
+      EXPECT_EQ(predicted_ns(small, two_racks(), options, algorithm, {}), kMost) << algorithm;
+  }
+}
+
 TEST(Planner, TheChoiceIsTheBestCandidateAndTheOthersSayWhyNot) {
   const auto plan = make_plan(request_of(Collective::all_reduce, 1 << 20), two_racks(), {});
   ASSERT_TRUE(plan.ok());

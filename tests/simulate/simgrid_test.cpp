@@ -5,6 +5,7 @@
 // ctest not-sanitized: the judge replays, and nothing of the library runs there
 // ctest needs: SIMGRID
 // ctest links: simgrid_replay
+// ctest runs: simgrid_judge
 #include <cmath>
 #include <iostream>
 
@@ -12,6 +13,7 @@
 
 #include "perf/simgrid/cases.hpp"
 #include "simulate/simulate.hpp"
+#include "tests/support/shell.hpp"
 #include "tests/support/verify_programs.hpp"
 #include "topology/source.hpp"
 
@@ -207,6 +209,15 @@ TEST(Judge, NoticesAWrongCapacity) {
     if (link.capacity.bytes_per_s < 50'000'000)
       link.capacity.bytes_per_s += link.capacity.bytes_per_s / 10;
   EXPECT_GT(judge(ground, request, "ring", {})->ratio(), 1 + kWanted);
+}
+
+TEST(Judge, NothingToJudgeIsNoAgreement) {
+  const sennit_test::Outcome outcome =
+      sennit_test::sh(SENNIT_BINARY_DIR
+                      "/bin/simgrid_judge --fabrics 1 --sizes 1M --collectives all_to_all "
+                      "--algorithms double_tree");
+  EXPECT_EQ(outcome.status, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("NOTHING JUDGED"), std::string::npos) << outcome.output;
 }
 
 }  // namespace

@@ -265,6 +265,33 @@ TEST(SimulateByHand, AScheduleThatCannotEndIsAnError) {
   }
 }
 
+// A rate of one byte a second, a latency of centuries, and reductions that take as long: nothing
+// ends early because a sum of times wraps around.
+TEST(SimulateByHand, WhatTakesCenturiesIsAnError) {
+  constexpr uint64_t kCenturies = uint64_t{3} << 62;  // ns
+  const TierTree slow = TierTree::uniform({2}, {1}), fast = TierTree::uniform({2}, {kMbps});
+  SimulateOptions late;
+  late.cost.latency_ns = kCenturies;
+  SimulateOptions reducing;
+  reducing.cost.reduce_bytes_per_s = 1;
+  const Request request = bytes_request(Collective::all_reduce, 50'000'000'000);
+  for (const auto& [tree, options] :
+       {std::pair(&slow, free_messages()), std::pair(&fast, late), std::pair(&fast, reducing)})
+    for (const char* algorithm : {"ring", "direct"}) {
+      Plan plan;
+      plan.algorithm = algorithm;
+      SimulateOptions grained = options;
+      grained.grain_ns = 1'000'000;
+      for (const SimulateOptions& how : {options, grained}) {
+        if (how.cost.latency_ns == kCenturies && plan.algorithm == "direct") continue;  // one hop
+        const Result<SimulatedTime> simulated = simulate(*tree, request, plan, how);
+        ASSERT_FALSE(simulated.ok()) << algorithm << ": " << simulated->time_ns << " ns";
+        EXPECT_NE(simulated.status().text().find("more than 584 years"), std::string::npos)
+            << simulated.status().text();
+      }
+    }
+}
+
 // ---- the algorithms ----
 
 Request request_for(Collective collective, int ranks, uint64_t count, int root) {
@@ -439,6 +466,33 @@ TEST(SimulateRing, TheClosedFormIsThatOfTheEvents) {
       EXPECT_NEAR(static_cast<double>(formula.groups[1].egress_bytes), bytes, 0.01 * bytes);
     }
   }
+}
+
+// Of several chunks each goes its own way at the same time, and all wait for the processors that
+// add them up.
+TEST(SimulateRing, TheClosedFormKnowsChunksAndReductions) {
+  TierTree tree = TierTree::uniform({2, 4, 4}, {20'000'000'000, 40'000'000'000, 50'000'000'000});
+  for (Group& group : tree.groups)
+    if (group.children > 0) group.latency_ns = 5'000u * group.tier;
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather})
+    for (const uint64_t reduce : {uint64_t{1} << 62, uint64_t{8'000'000'000}})
+      for (const uint32_t chunks : {1u, 2u, 8u, 16u}) {
+        const uint64_t count = collective == Collective::all_reduce ? 64 << 20 : 1 << 20;
+        const Request request = request_for(collective, tree.ranks(), count, 0);
+        Plan plan;
+        plan.algorithm = "ring";
+        plan.parameters.chunks = chunks;
+        SimulateOptions options;
+        options.cost.reduce_bytes_per_s = reduce;
+        const Result<SimulatedTime> events = simulate(tree, request, plan, options);
+        ASSERT_TRUE(events.ok());
+        const SimulatedTime formula = simulation::ring_time(
+            tree, request, find_algorithm("ring")->turns_around_ring(request), chunks, options);
+        const double time = static_cast<double>(events->time_ns);
+        EXPECT_NEAR(static_cast<double>(formula.time_ns) / time, 1, 0.1)
+            << name(collective) << " in " << chunks << " chunks, reduced at " << reduce;
+      }
 }
 
 TEST(SimulateTiered, ToleranceChangesLittle) {

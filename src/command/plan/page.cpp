@@ -24,7 +24,7 @@ std::string bars_of(std::vector<Bar> bars, uint64_t bound_ns) {
   double least = 1e300;
   for (const Bar& bar : chart.bars) {
     chart.most = std::max(chart.most, *bar.amount);
-    least = std::min(least, *bar.amount);
+    if (*bar.amount > 0) least = std::min(least, *bar.amount);
   }
   if (bound_ns > 0) chart.most = std::min(chart.most, kLongest * least);
   constexpr double kLabels = 330, kWidth = 430, kValues = 330;
@@ -72,9 +72,9 @@ std::string page_of(const Problem& problem, const Plan& plan, const Facts& facts
   const uint64_t bound = plan.bound.known ? plan.bound.time_ns : 0;
   std::string lead = fmt::format("Predicted, not measured. Model: {}.", model_text(problem));
   if (problem.assumed())
-    lead += fmt::format(
-        " ASSUMED: the fabric does not say the capacity of {}; one NIC's rate stands in.",
-        problem.assumed_tiers);
+    lead +=
+        fmt::format(" ASSUMED: the fabric does not say the capacity of {}; the model assumes {}.",
+                    problem.assumed_tiers, assumption_text(problem));
   const std::vector<Bar> tiers = tier_bars(problem, plan, facts);
   const std::string needs =
       tiers.empty()

@@ -56,9 +56,9 @@ std::string text_of(const Problem& problem, const Plan& plan, const Facts& facts
   std::string text = title(problem) + "\nmodel: " + model_text(problem) + "\n";
   if (problem.assumed())
     text += fmt::format(
-        "ASSUMED: the fabric does not say the capacity of {}: the model assumes one NIC's rate "
-        "there, so predictions compare, and promise nothing\n",
-        problem.assumed_tiers);
+        "ASSUMED: the fabric does not say the capacity of {}: the model assumes {}, so predictions "
+        "compare, and promise nothing\n",
+        problem.assumed_tiers, assumption_text(problem));
   text += "\n" + tier_table(problem, plan, facts) + "\n";
   if (plan.bound.known)
     text += fmt::format("lower bound {}: {}\n", time_text(plan.bound.time_ns), plan.bound.why);

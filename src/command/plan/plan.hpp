@@ -62,6 +62,8 @@ std::vector<TierRow> tier_rows(const Problem& problem, const Plan& plan);
 // One line for people: what is planned, and where.
 std::string title(const Problem& problem);
 std::string model_text(const Problem& problem);
+// What the model assumes where the fabric does not say a capacity.
+std::string assumption_text(const Problem& problem);
 std::string time_text(uint64_t ns);
 inline double us(uint64_t ns) { return static_cast<double>(ns) / 1e3; }  // for JSON
 std::string bytes_text(double bytes);

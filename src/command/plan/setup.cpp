@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "base/index.hpp"
 #include "base/options.hpp"
@@ -12,6 +12,7 @@
 #include "command/topo/read/read.hpp"
 #include "cost/rates.hpp"
 #include "plan/planner.hpp"
+#include "plan/tuning/calibration.hpp"
 #include "simulate/simulate.hpp"
 #include "topology/fabric/units.hpp"
 #include "topology/source.hpp"
@@ -49,6 +50,9 @@ Result<Request> make_request(const Arguments& arguments, Collective collective,
   if (!type) return Status(type.status().kind(), "--datatype: " + type.status().text());
   const Result<Op> op = parse_op(arguments.op.empty() ? "sum" : arguments.op);
   if (!op) return Status(op.status().kind(), "--op: " + op.status().text());
+  if (!applies(*op, *type))
+    return invalid(fmt::format("--op {}: bitwise operations are of integer types, not of {}",
+                               name(*op), name(*type)));
   const Result<uint64_t> bytes =
       parse_bytes(arguments.bytes.empty() ? kUsualBytes : arguments.bytes);
   if (!bytes) return Status(bytes.status().kind(), "--bytes: " + bytes.status().text());
@@ -87,8 +91,9 @@ Result<CostModel> make_cost(const Arguments& arguments, const TierTree& tree, bo
   const auto time = [](const char* option, const std::string& text, uint64_t* ns) -> Status {
     if (text.empty()) return {};
     const std::optional<uint64_t> parsed = parse_time(text);
-    if (!parsed)
-      return invalid(fmt::format("{} {}: expected a time such as 2us or 500ns", option, text));
+    if (!parsed || *parsed > kMostNs)
+      return invalid(fmt::format("{} {}: expected a time such as 2us or 500ns, of 11 days at most",
+                                 option, text));
     *ns = *parsed;
     return {};
   };
@@ -407,6 +412,28 @@ std::string model_text(const Problem& problem) {
   return fmt::format("{} to post a message, {}{}, {}", format_time(cost.post_ns), reduction,
                      problem.on_gpus ? " (ranks are GPUs; --post and --reduce say otherwise)" : "",
                      latency_text(problem));
+}
+
+std::string assumption_text(const Problem& problem) {
+  const TierTree& tree = problem.tree;
+  const GroupRates rates = planning_rates(tree, problem.options.cost);
+  uint64_t host = 0;  // bytes/s
+  bool inside = false, above = false;
+  for (size_t g = 1; g < tree.groups.size(); g++) {
+    const Group& group = tree.groups[g];
+    if (group.egress.known() && group.ingress.known()) continue;
+    if (within_host(tree, group.parent))
+      inside = true;
+    else if (group.children == 0 || within_host(tree, static_cast<int>(g)))
+      host = group.egress.known() ? rates.ingress[g] : rates.egress[g];
+    else
+      above = true;
+  }
+  std::vector<std::string> parts;
+  if (inside) parts.push_back("within a host the rate at which ranks reduce");
+  if (host != 0) parts.push_back(format_rate(host) + " a host");
+  if (above) parts.push_back("for a group of hosts a quarter of what is below");
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string time_text(uint64_t ns) {

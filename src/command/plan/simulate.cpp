@@ -67,6 +67,8 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
   const TierTree& tree = problem.tree;
   return {{"simulated", true},
           {"collective", name(problem.request.collective)},
+          {"datatype", name(problem.request.type)},
+          {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
           {"bytes", problem.bytes},
           {"ranks", tree.ranks()},
           {"fabric", problem.fabric},
@@ -78,6 +80,10 @@ Json json_of(const Problem& problem, const Plan& plan, const SimulatedTime& simu
           {"time_us", us(simulated.time_ns)},
           {"predicted_us", us(plan.predicted_ns)},
           {"bound_us", plan.bound.known ? Json(us(plan.bound.time_ns)) : Json()},
+          {"binding_tier", plan.bound.known && plan.bound.binding_tier >= 0
+                               ? Json(tier_name(tree, plan.bound.binding_tier))
+                               : Json()},
+          {"bound_why", plan.bound.why},
           {"latency_us", options.fluid ? Json(us(simulated.latency_ns)) : Json()},
           {"rounds", options.fluid ? Json(simulated.rounds) : Json()},
           {"messages", simulated.messages},
@@ -120,7 +126,7 @@ Status run(const SimulateArguments& options) {
   if (!plan) return plan.status();
   SENNIT_RETURN_IF_ERROR(check_use(options, problem->tree));
   const auto began = std::chrono::steady_clock::now();
-  Watch watch(problem->tree);
+  Watch watch(problem->tree, problem->options.cost);
   SimulateOptions how = simulate_options(*problem, options);
   if (!options.fluid) how.observe = std::ref(watch);
   if (options.links > 0) how.symmetry = false;

@@ -9,6 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "command/plan/plan.hpp"
+#include "cost/rates.hpp"
 #include "diagnose/recorded/verdict.hpp"
 #include "plan/anew.hpp"
 #include "simulate/simulate.hpp"
@@ -37,10 +38,12 @@ class Progress {
   std::chrono::steady_clock::time_point told_ = std::chrono::steady_clock::now();
 };
 
-// All messages of the ranks that were simulated.
+// All messages of the ranks that were simulated. Where the fabric does not say a capacity, loads
+// are parts of the one that the model assumes. The tree must outlive it.
 class Watch {
  public:
-  explicit Watch(const TierTree& tree) : tree_(tree) {}
+  Watch(const TierTree& tree, const CostModel& cost)
+      : tree_(tree), rates_(planning_rates(tree, cost)) {}
   void operator()(const SimulatedMessage& message) { messages_.push_back(message); }
   // By tier and slice of the time: part of the capacity of all its groups' egress that is in use.
   std::vector<std::vector<double>> load(uint64_t time_ns) const;
@@ -57,7 +60,13 @@ class Watch {
   std::vector<LinkLoad> busiest(uint64_t time_ns, size_t limit) const;
 
  private:
+  // Bytes/s of a group's boundary in one direction, as the simulator has it.
+  double rate_of(size_t group, bool egress) const {
+    return static_cast<double>((egress ? rates_.egress : rates_.ingress)[group]);
+  }
+
   const TierTree& tree_;
+  const GroupRates rates_;
   std::vector<SimulatedMessage> messages_;
 };
 
@@ -65,7 +74,7 @@ class Watch {
 Status check_use(const SimulateArguments& arguments, const TierTree& tree);
 // What the simulator is told of the problem.
 SimulateOptions simulate_options(const Problem& problem, const SimulateArguments& arguments);
-// `load` is Watch's; unused under --fluid.
+// `load` is Watch's; unused under --fluid, and where the time is a formula's: nobody watched.
 std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
                        const std::vector<std::vector<double>>& load, bool fluid);
 nlohmann::ordered_json tiers_json(const TierTree& tree, const SimulatedTime& simulated,

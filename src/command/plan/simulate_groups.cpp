@@ -142,9 +142,10 @@ std::string orders_text(const TierTree& tree, const Answer& found) {
   std::string text =
       fmt::format("\n{:>8} {:>12} {:>10} {:>10}\n", "stride", "bound", "binds", "x least");
   for (const auto& [stride, bound] : found.orders)
-    text += fmt::format("{:>8} {:>12} {:>10} {:>10.2f}{}\n", stride, time_text(bound.time_ns),
+    text += fmt::format("{:>8} {:>12} {:>10} {:>10}{}\n", stride,
+                        bound.known ? time_text(bound.time_ns) : "unknown",
                         tier_name(tree, bound.binding_tier),
-                        ratio(bound.time_ns, found.best.bound.time_ns),
+                        bound.known ? times_text(bound.time_ns, found.best.bound.time_ns) : "-",
                         stride == found.order.stride ? "  this order" : "");
   return text;
 }
@@ -186,8 +187,11 @@ std::string text_of(const Problem& problem, const SimulateArguments& arguments, 
   text += tiers_text(tree, all, load, arguments.fluid);
   if (!bound.known || found.orders.size() < 2) return text;
   text += orders_text(tree, found);
+  const bool all_known =
+      std::ranges::all_of(found.orders, [](const auto& order) { return order.second.known; });
   if (found.best.stride == found.order.stride)
-    return text + "no other order of these groups has a lower bound\n";
+    return text + (all_known ? "no other order of these groups has a lower bound\n"
+                             : "no other order of these groups is known to have a lower bound\n");
   return text + fmt::format(
                     "members {} apart: simulated {}; this order takes {:.2f} times as long\n",
                     found.best.stride, time_text(found.best_ns), ratio(all.time_ns, found.best_ns));
@@ -198,6 +202,9 @@ Json json_of(const Problem& problem, const SimulateArguments& arguments, const A
   const SimulatedTime& all = found.simulated.all;
   const Bound& bound = found.order.bound;
   const auto bound_us = [](const Bound& b) { return b.known ? Json(us(b.time_ns)) : Json(); };
+  const auto binding_tier = [&](const Bound& b) {
+    return b.binding_tier >= 0 ? Json(tier_name(problem.tree, b.binding_tier)) : Json();
+  };
   Json schedules = Json::array(), orders = Json::array();
   for (const SimulatedSet::Choice& choice : found.simulated.choices)
     schedules.push_back({{"groups", choice.groups},
@@ -206,9 +213,11 @@ Json json_of(const Problem& problem, const SimulateArguments& arguments, const A
   for (const auto& [stride, order_bound] : found.orders)
     orders.push_back({{"stride", stride},
                       {"bound_us", bound_us(order_bound)},
-                      {"binding_tier", tier_name(problem.tree, order_bound.binding_tier)}});
+                      {"binding_tier", binding_tier(order_bound)}});
   return {{"simulated", true},
           {"collective", name(problem.request.collective)},
+          {"datatype", name(problem.request.type)},
+          {"op", problem.request.reduces() ? Json(name(problem.request.op)) : Json()},
           {"bytes", problem.bytes},
           {"ranks", problem.tree.ranks()},
           {"groups", found.order.call.groups.size()},
@@ -221,7 +230,7 @@ Json json_of(const Problem& problem, const SimulateArguments& arguments, const A
           {"schedules", schedules},
           {"time_us", us(all.time_ns)},
           {"bound_us", bound_us(bound)},
-          {"binding_tier", tier_name(problem.tree, bound.binding_tier)},
+          {"binding_tier", binding_tier(bound)},
           {"bound_why", bound.why},
           {"best_stride", found.best.stride},
           {"best_bound_us", bound_us(found.best.bound)},
@@ -246,7 +255,7 @@ Status simulate_groups(const SimulateArguments& arguments) {
   const Result<Problem> problem = make_problem(arguments);
   if (!problem) return problem.status();
   SENNIT_RETURN_IF_ERROR(check_use(arguments, problem->tree));
-  Watch watch(problem->tree);
+  Watch watch(problem->tree, problem->options.cost);
   const Result<Answer> found = answer(*problem, arguments, &watch);
   if (!found) return found.status();
   const std::vector<std::vector<double>> load = watch.load(found->simulated.all.time_ns);

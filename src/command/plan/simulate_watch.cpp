@@ -16,6 +16,7 @@
 
 #include "base/index.hpp"
 #include "base/options.hpp"
+#include "base/text/json.hpp"
 
 namespace sennit::plan {
 namespace {
@@ -54,6 +55,11 @@ double busy_part(const TierLoad& tier, uint64_t time_ns) {
   return time_ns == 0 ? 0 : static_cast<double>(tier.busy_ns) / static_cast<double>(time_ns);
 }
 
+// Of a formula's time there are no messages, and of a fluid run no times of theirs.
+bool is_watched(const SimulatedTime& simulated, bool fluid) {
+  return !fluid && !simulated.closed_form;
+}
+
 }  // namespace
 
 std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
@@ -65,9 +71,8 @@ std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
       spread(m, slice_ns, &used[tree_.groups[index(g)].tier]);
   for (size_t t = 0; t < used.size(); t++) {
     double capacity = 0;
-    for (const Group& group : tree_.groups)
-      if (group.parent >= 0 && group.tier == t)
-        capacity += static_cast<double>(group.egress.bytes_per_s);
+    for (size_t g = 1; g < tree_.groups.size(); g++)
+      if (tree_.groups[g].tier == t) capacity += rate_of(g, true);
     for (double& bytes : used[t]) bytes = capacity > 0 ? bytes / (capacity * slice_ns * 1e-9) : 0;
   }
   return used;
@@ -92,11 +97,9 @@ std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) cons
     carry(m.to, m.from, 1, m);
   }
   const auto capacity = [&](const LinkLoad& link) {
-    const Group& group = tree_.groups[index(link.group)];
-    return static_cast<double>((link.egress ? group.egress : group.ingress).bytes_per_s);
+    return rate_of(index(link.group), link.egress);
   };
-  std::erase_if(links,
-                [&](const LinkLoad& link) { return link.bytes == 0 || capacity(link) == 0; });
+  std::erase_if(links, [](const LinkLoad& link) { return link.bytes == 0; });
   std::stable_sort(links.begin(), links.end(), [&](const LinkLoad& a, const LinkLoad& b) {
     return a.bytes / capacity(a) > b.bytes / capacity(b);
   });
@@ -108,6 +111,12 @@ std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) cons
 
 std::string Watch::trace() const {
   std::string text = "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n";
+  // Their names, which a file may have chosen, as they stand within JSON's quotes.
+  std::vector<std::string> tiers;
+  for (const Tier& tier : tree_.tiers) {
+    const std::string quoted = json_to_text(Json(tier.name));
+    tiers.push_back(quoted.substr(1, quoted.size() - 2));
+  }
   std::set<int> named;
   std::set<std::pair<int, int>> ways;
   for (const SimulatedMessage& m : messages_) {
@@ -122,14 +131,14 @@ std::string Watch::trace() const {
       text +=
           fmt::format(
               R"({{"name":"thread_name","ph":"M","pid":{},"tid":{},"args":{{"name":"to position {}, over its {}"}}}},)",
-              process, thread, m.to, tree_.tiers[m.tier].name) +
+              process, thread, m.to, tiers[m.tier]) +
           "\n";
     text +=
         fmt::format(
             R"({{"name":"to {0} chunk {1}","cat":"{2}","ph":"X","pid":{3},"tid":{8},"ts":{4:.3f},"dur":{5:.3f},)"
             R"("args":{{"bytes":{6},"arrives_us":{7:.3f}}}}},)",
-            m.to, m.chunk, tree_.tiers[m.tier].name, process, us(m.begin_ns),
-            us(m.left_ns - m.begin_ns), m.bytes, us(m.delivered_ns), thread) +
+            m.to, m.chunk, tiers[m.tier], process, us(m.begin_ns), us(m.left_ns - m.begin_ns),
+            m.bytes, us(m.delivered_ns), thread) +
         "\n";
   }
   if (!messages_.empty()) text.erase(text.size() - 2, 1);  // the last comma
@@ -166,8 +175,9 @@ SimulateOptions simulate_options(const Problem& problem, const SimulateArguments
 
 std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
                        const std::vector<std::vector<double>>& load, bool fluid) {
+  const bool watched = is_watched(simulated, fluid);
   std::string text = fmt::format("{:<10} {:>12} {:>10}{}\n", "tier", "sent out", "busiest",
-                                 fluid ? "" : "  load over time");
+                                 watched ? "  load over time" : "");
   for (size_t t = 0; t + 1 < tree.tiers.size(); t++)
     if (simulated.tiers[t].busiest_group >= 0)
       text += fmt::format(
@@ -176,7 +186,7 @@ std::string tiers_text(const TierTree& tree, const SimulatedTime& simulated,
           fluid || simulated.by_kind
               ? "-"
               : fmt::format("{:.1f}%", 100 * busy_part(simulated.tiers[t], simulated.time_ns)),
-          fluid ? "" : "  |" + sparks(load[t]) + "|");
+          watched ? "  |" + sparks(load[t]) + "|" : "");
   return text;
 }
 
@@ -229,7 +239,7 @@ Json tiers_json(const TierTree& tree, const SimulatedTime& simulated,
                      {"bytes_out", tier.bytes},
                      {"busiest_group", tree.groups[static_cast<size_t>(tier.busiest_group)].name},
                      {"busiest_us", fluid || simulated.by_kind ? Json() : Json(us(tier.busy_ns))},
-                     {"load", fluid ? Json() : Json(load[t])}});
+                     {"load", is_watched(simulated, fluid) ? Json(load[t]) : Json()}});
   }
   return tiers;
 }

@@ -16,7 +16,7 @@ namespace {
 
 using Memory = Planning::Memory;
 
-constexpr const char* kTree = "racks=2x4;nic=100Gbit/s;latency=2us";
+constexpr const char* kTree = "racks=2x4;nic=100Gbit/s;oversubscription=2;latency=2us";
 
 Request request_of(Collective collective, uint64_t bytes) {
   Request request;

@@ -4,6 +4,7 @@
 //
 // ctest not-under-tsan: it runs a command, whose threads others try
 // ctest runs: sennit_command
+#include <algorithm>
 #include <fstream>
 
 #include <fmt/core.h>
@@ -171,9 +172,20 @@ TEST(Plan, MarksWhatIsAssumed) {
       sh(kSennit + "plan all_reduce -b 1M --fabric 'racks=2x3;nic=unknown' 2>&1");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("lower bound unknown"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("ASSUMED: the fabric does not say the capacity of rank, rack"),
+  EXPECT_NE(outcome.output.find("ASSUMED: the fabric does not say the capacity of rank, rack: the "
+                                "model assumes 10Gbit/s a host, for a group of hosts a quarter of "
+                                "what is below,"),
             std::string::npos)
       << outcome.output;
+  const auto says = [](const char* fabric, const char* what) {
+    const Outcome plan =
+        sh(kSennit + "plan all_reduce -b 1M --ranks-per-host 2 --fabric " + fabric);
+    EXPECT_NE(plan.output.find(what), std::string::npos) << plan.output;
+  };
+  says("'racks=1x2;nic=1GB/s'", "assumes within a host the rate at which ranks reduce,");
+  says("'racks=2x2;nic=1GB/s'",
+       "assumes within a host the rate at which ranks reduce, for a group of hosts a quarter of "
+       "what is below,");
 }
 
 TEST(Plan, AssumesOfLatenciesWhatTheWireTakes) {
@@ -233,6 +245,25 @@ TEST(Plan, DrawsAPageWithItsLegend) {
     EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
 }
 
+// Where nothing costs anything, some predictions are 0, and bars have a length all the same.
+TEST(Plan, DrawsWhatTakesNoTime) {
+  const Outcome outcome =
+      sh(kSennit + "plan all_reduce -b 4 --latency 0ns --post 0ns --reduce free --html -" + kSmall);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.output.find("nan\""), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("dashed line is the lower bound"), std::string::npos);
+  EXPECT_NE(outcome.output.find("width=\"430.0\""), std::string::npos) << "the longest bar";
+}
+
+TEST(Simulate, JsonSaysWhatWasAskedAndWhereItBinds) {
+  const json planned = answer("plan all_reduce -b 16M -d int32 -o max --json -" + kSmall);
+  const json simulated = answer("simulate all_reduce -b 16M -d int32 -o max --json -" + kSmall);
+  ASSERT_TRUE(planned.is_object() && simulated.is_object());
+  for (const char* key : {"datatype", "op", "binding_tier", "bound_why", "bound_us"})
+    EXPECT_EQ(simulated[key], planned[key]) << key;
+  EXPECT_EQ(simulated["op"], "max");
+}
+
 // Both racks send half the vector to each other and take half: all four of their links carry as
 // much. A message's bytes count evenly over its time; with other numbers of chunks a part of a
 // link's load may come out above 1, where its rate changed.
@@ -248,6 +279,38 @@ TEST(Simulate, TellsTheBusiestLinks) {
     for (const json& part : link["load"]) EXPECT_LE(part.get<double>(), 1.001) << link;
   }
   EXPECT_EQ(sh(kSennit + "simulate all_reduce --fabric meta24k --links 4 2>&1").status, 2);
+}
+
+// Ranks of one host, of whose memory the fabric says nothing, and racks whose uplink is unknown.
+TEST(Simulate, TellsTheLoadOfAssumedCapacities) {
+  for (const auto& [fabric, tier] :
+       {std::pair(" --fabric 'racks=2x2;nic=1GB/s;oversubscription=2' --ranks-per-host 4", "rank"),
+        std::pair(" --fabric 'racks=2x2;nic=1GB/s'", "rack")}) {
+    const json simulated =
+        answer("simulate all_gather -b 4M --links 100 --json -" + std::string(fabric));
+    ASSERT_TRUE(simulated.is_object());
+    const json& tiers = simulated["tiers"];
+    const auto row = std::find_if(tiers.begin(), tiers.end(),
+                                  [&](const json& one) { return one["tier"] == tier; });
+    ASSERT_NE(row, tiers.end()) << tiers;
+    const json& links = simulated["links"];
+    EXPECT_TRUE(std::any_of(links.begin(), links.end(), [&](const json& link) {
+      return link["tier"] == tier;
+    })) << links;
+    const auto load = (*row)["load"].get<std::vector<double>>();
+    const double busy = (*row)["busiest_us"].get<double>() / simulated["time_us"].get<double>();
+    EXPECT_GT(busy, 0.3) << tier;
+    EXPECT_GT(*std::max_element(load.begin(), load.end()), 0.1) << tier;
+  }
+  const json ring = answer("simulate all_reduce --json -" + kLongRing);
+  ASSERT_TRUE(ring.is_object());
+  EXPECT_TRUE(ring["tiers"][0]["load"].is_null()) << "nobody watched";
+  EXPECT_GT(ring["scratch_bytes"], 0) << "what arrives is added up from there";
+  const json planned = answer("plan all_reduce --chunks 4 --json -" + kLongRing);
+  ASSERT_TRUE(planned.is_object());
+  EXPECT_EQ(planned["messages_per_chunk"], 2 * 1031 * 1032);
+  EXPECT_EQ(planned["scratch_bytes"],
+            answer("simulate all_reduce --chunks 4 --json -" + kLongRing)["scratch_bytes"]);
 }
 
 // A host of whose link a quarter is left: what it costs, and that a schedule for that costs less.
@@ -281,6 +344,17 @@ TEST(Simulate, ALinkIsSlowWhereItsCapacityIsKnown) {
   EXPECT_EQ(status("b=0.5"), 0);
   EXPECT_EQ(status("a/in=0.5"), 2);
   EXPECT_EQ(status("a=0.5"), 2);
+  std::remove(file.c_str());
+}
+
+TEST(Simulate, ATierOfAnyNameGoesIntoTheTrace) {
+  const std::string file =
+      testing::TempDir() + "/sennit-tier-name-" + std::to_string(getpid()) + ".fabric";
+  std::ofstream(file) << "switch root\nswitch r[0-1] tier \"ra\\ck\"\nhost h[0-3]\n"
+                         "link h[0-1] r0 1GB/s\nlink h[2-3] r1 1GB/s\nlink r[0-1] root 1GB/s\n";
+  const json trace = answer("simulate all_reduce -b 1M --trace - --fabric " + file);
+  ASSERT_TRUE(trace.is_object());
+  EXPECT_NE(trace.dump().find("ra\\\\ck"), std::string::npos);
   std::remove(file.c_str());
 }
 
@@ -410,6 +484,8 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_reduce --fabric meta24k --ranks-per-host 4096", "1048576 is the most"},
       {"plan all_reduce -r 5" + kSmall, "all_reduce has no root"},
       {"plan all_gather -o max" + kSmall, "all_gather reduces nothing"},
+      {"plan all_reduce -o band" + kSmall, "--op band: bitwise operations are of integer types"},
+      {"export reduce -o bxor -d float16" + kSmall, "not of float16"},
       {"plan all_reduce -b 1000000000G" + kSmall, "too large"},
       {"simulate all_gather -b 1000000000G" + kSmall, "too large"},
       {"export all_to_all -b 1000000000G" + kSmall, "too large"},
@@ -427,6 +503,8 @@ TEST(Plan, RefusesACallThatIsOff) {
        "--every-rank",
        "6.7e+07 messages of 1024 ranks"},
       {"plan all_reduce --post soon" + kSmall, "--post soon"},
+      {"plan all_reduce --post 10000000000s" + kSmall, "of 11 days at most"},
+      {"simulate all_reduce --latency 10000000000s" + kSmall, "of 11 days at most"},
       {"plan all_reduce --reduce 0GB/s" + kSmall, "--reduce 0GB/s"},
       {"plan all_reduce --fabric no_such_file", "no such file"},
       {"plan all_reduce --fabric 'racks=4" + many_racks + ";nics=1Gbit/s'",

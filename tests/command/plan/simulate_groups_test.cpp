@@ -62,6 +62,21 @@ TEST(SimulateGroups, SaysWhatABadOrderCosts) {
   EXPECT_NE(text.output.find("times as long"), std::string::npos) << text.output;
 }
 
+// Nobody says what the uplinks carry: groups that cross them have no bound to be compared by.
+TEST(SimulateGroups, AnOrderWhoseBoundIsUnknownIsNoShortOne) {
+  const std::string call = "all_gather -b 1M --groups 2 --fabric 'racks=2x4;nic=1GB/s'";
+  const json found = answer(call);
+  ASSERT_TRUE(found.is_object());
+  const json& across = found["orders"].back();
+  EXPECT_EQ(across["stride"], 4);
+  EXPECT_TRUE(across["bound_us"].is_null() && across["binding_tier"].is_null()) << across;
+  EXPECT_EQ(found["best_stride"], 1);
+  const std::string text = sh(kSimulate + call + " 2>&1").output;
+  EXPECT_NE(text.find("       4      unknown          -          -\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("is known to have a lower bound"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0.00"), text.find("0.00 s")) << text;
+}
+
 TEST(SimulateGroups, RefusesACallThatIsOff) {
   const std::vector<std::pair<std::string, std::string>> calls = {
       {"all_reduce --stride 2", "--groups"},
