@@ -14,6 +14,7 @@
 #include "tests/topology/cases.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "topology/source.hpp"
+#include "topology/text/scan.hpp"
 
 namespace sennit {
 namespace {
@@ -35,6 +36,16 @@ std::vector<Placement> read_placements(const std::filesystem::path& path) {
     ranks.insert(ranks.end(), static_cast<size_t>(count), rank);
   }
   return ranks;
+}
+
+// Each of 12,288 hosts tells of 8 GPUs on an NVSwitch, 8 NICs and two for storage, and 2 NUMA
+// nodes. A rank 0 that could not hold them all would fail the start of such a job on every rank.
+TEST(Topology, AFabricHoldsThatOfAHundredThousandGpus) {
+  constexpr size_t kHosts = 12'288, kGpus = 8, kNics = 10, kNumas = 2;
+  constexpr size_t kSwitches = 10'000, kCablesBetweenThem = 2 * kHosts * kGpus;
+  EXPECT_GE(kMaxVertices, kHosts * (1 + kGpus + kNics + kNumas + 1) + kSwitches);
+  constexpr size_t kInside = 2 * kGpus + kNics + kNumas;  // NVLink, PCIe, and between NUMA nodes
+  EXPECT_GE(kMaxLinks / 2, kHosts * (kInside + kNics) + kCablesBetweenThem);
 }
 
 // X.ranks holds the placements on X.fabric, or on Y.fabric where it is called Y@VARIANT.ranks.
@@ -121,6 +132,19 @@ TEST(Contract, FabricOrderStays) {
   const TierTree tree = contract(fabric, ranks_on_all_hosts(fabric, 3)).value();
   ASSERT_EQ(tree.ranks(), 24);
   for (int p = 0; p < 24; p++) EXPECT_EQ(tree.rank_of_position[static_cast<size_t>(p)], p);
+}
+
+TEST(Contract, ASumThatDoesNotFitIsTheLargestThatDoes) {
+  const Fabric fabric = parse_fabric(
+                            "switch root\nswitch rack\nhost h[0-2]\nlink h[0-1] rack 1GB/s\n"
+                            "link h2 root 1GB/s\nlink rack root 9223372036854775808B/s\n"
+                            "link rack root 9223372036854775808B/s plane 1\n",
+                            "f")
+                            .value();
+  const TierTree tree = contract(fabric, ranks_on_all_hosts(fabric, 1)).value();
+  EXPECT_EQ(tree.check(), "");
+  EXPECT_EQ(tree.groups[1].name, "rack");
+  EXPECT_EQ(tree.groups[1].egress.bytes_per_s, UINT64_MAX);
 }
 
 // "== SOURCE" begins what a source says; they are merged in that order.

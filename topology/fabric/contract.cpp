@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
 #include "topology/fabric/contraction.hpp"
 
@@ -29,7 +30,8 @@ class Sets {  // union-find
   std::vector<int> parent_;
 };
 
-// Sum of links: unknown as soon as one is unknown, no better founded than the least founded.
+// Sum of links: unknown as soon as one is unknown, no better founded than the least founded. Where
+// it does not fit it is the largest that does.
 struct Sum {
   Capacity capacity;
   bool any = false;
@@ -37,8 +39,8 @@ struct Sum {
   void add(const Capacity& c) {
     unknown = unknown || !c.known();
     capacity.provenance = any ? std::min(capacity.provenance, c.provenance) : c.provenance;
-    capacity.bytes_per_s += c.bytes_per_s;
-    capacity.burst_bytes += c.burst_bytes;
+    capacity.bytes_per_s = saturated(Wide{capacity.bytes_per_s} + c.bytes_per_s);
+    capacity.burst_bytes = saturated(Wide{capacity.burst_bytes} + c.burst_bytes);
     any = true;
   }
   Capacity total() const { return any && !unknown ? capacity : Capacity(); }

@@ -20,6 +20,8 @@ constexpr int kMostInMatrix = 64;  // hosts
 constexpr double kSlow = 0.6;      // of the median: a host below is looked at again
 // of what its hosts can send: a cut that carries more is no bottleneck
 constexpr double kScarce = 0.85;
+// of the same, what the worse direction of such a cut carries at least
+constexpr double kScarceOneWay = 0.6;
 // how much better a suspect did with others than its partner did, where the partner is the slow one
 constexpr double kClearlyBetter = 1.3;
 
@@ -202,13 +204,14 @@ uint64_t Prober::median_rate() const {
 }
 
 // Two hosts that only met each other and were slow: which of them? Each meets a good one from
-// elsewhere, alone.
+// elsewhere, alone. Where a cut has shown one of them to be good, it is the other.
 void Prober::plan_suspects() {
-  const double slow = kSlow * static_cast<double>(median_rate());
+  const double limit = kSlow * static_cast<double>(median_rate());
+  const auto slow = [&](int host) { return static_cast<double>(best_[index(host)]) < limit; };
   for (int h = 0; h < hosts_; h++) {
-    if (partner_[index(h)] < 0 || static_cast<double>(best_[index(h)]) >= slow) continue;
+    if (partner_[index(h)] < 0 || !slow(h) || !slow(partner_[index(h)])) continue;
     for (int good = 0; good < hosts_; good++) {
-      if (static_cast<double>(best_[index(good)]) < slow) continue;
+      if (slow(good)) continue;
       suspect_[index(h)] = true;
       planned_.push_back({false, false, {{h, partner_[index(h)]}, {h, good}}});
       break;
@@ -221,23 +224,26 @@ void Prober::plan_suspects() {
 std::vector<HostRate> Prober::host_rates(std::vector<int>* slow_hosts) const {
   std::vector<HostRate> rates;
   const uint64_t median = median_rate();
-  const double slow = kSlow * static_cast<double>(median);
+  const auto low = [&](int host) {
+    return static_cast<double>(best_[index(host)]) < kSlow * static_cast<double>(median);
+  };
   for (int h = 0; h < hosts_; h++) {
     HostRate rate{best_[index(h)], best_[index(h)] > 0};
     const int partner = partner_[index(h)];
-    const bool low = static_cast<double>(rate.bytes_per_s) < slow;
     // It did better elsewhere than its partner did: the partner is the slow one, and this host's
     // own rate was never seen.
-    const bool held_back =
+    const bool better_elsewhere =
         suspect_[index(h)] && static_cast<double>(met_others_[index(h)]) >
                                   kClearlyBetter * static_cast<double>(met_others_[index(partner)]);
+    const bool better_in_a_cut =
+        partner >= 0 && low(partner) && !low(h) && rate.bytes_per_s < median;
     const bool unmet = partner < 0 && groups_.size() > 1 &&
                        std::any_of(groups_.begin() + 1, groups_.end(), [&](const Group& g) {
                          return g.hosts.size() == 1 && g.hosts[0] == h;
                        });
-    if (!rate.measured || held_back || unmet)
+    if (!rate.measured || better_elsewhere || better_in_a_cut || unmet)
       rate = {std::max(median, rate.bytes_per_s), false};
-    else if (low)
+    else if (low(h))
       slow_hosts->push_back(h);
     rates.push_back(rate);
   }
@@ -260,9 +266,10 @@ std::vector<bool> Prober::dissolved_groups(const std::vector<HostRate>& rates) c
       demand[index(leaf)] += rates[index(h)].bytes_per_s;
   for (size_t g = groups_.size(); g-- > 1;) {  // parents come before their children
     const Group& group = groups_[g];
-    const uint64_t carried = std::max(group.egress_bytes_per_s, group.ingress_bytes_per_s);
+    const auto [less, carried] = std::minmax(group.egress_bytes_per_s, group.ingress_bytes_per_s);
     const auto asked = static_cast<double>(std::min(demand[g], sum_outside(group)));
-    dissolved[g] = static_cast<double>(carried) >= kScarce * asked;
+    dissolved[g] = static_cast<double>(carried) >= kScarce * asked &&
+                   static_cast<double>(less) >= kScarceOneWay * asked;
     demand[index(group.parent)] += dissolved[g] ? demand[g] : carried;
   }
   return dissolved;

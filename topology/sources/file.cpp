@@ -1,5 +1,7 @@
 // file.cpp: a fabric that somebody wrote down: SENNIT_FABRIC, else /etc/sennit/fabric. The text
 // form of topology/fabric/fabric.hpp, or any other that a source has registered.
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -32,10 +34,10 @@ Result<std::string> read_file(const std::string& path) {
 }
 
 bool file_exists(const std::string& path) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"),
-                                                             &std::fclose);
+  // A named pipe must not be opened for this: its writer would meet an end that is closed.
+  struct stat status = {};
   // A description of a long tree may stand where a file's name could.
-  return file != nullptr || (errno != ENOENT && errno != ENAMETOOLONG);
+  return stat(path.c_str(), &status) == 0 || (errno != ENOENT && errno != ENAMETOOLONG);
 }
 
 namespace {

@@ -147,8 +147,11 @@ Fabric fabric_from_hwloc(hwloc_topology_t topology, const std::string& host,
 }
 
 uint64_t line_rate_from_sysfs(const std::string& root, const std::string& device) {
-  // "200 Gb/sec (4X HDR)"
-  const std::string verbs = first_line(root + "/class/infiniband/" + device + "/ports/1/rate");
+  // "200 Gb/sec (4X HDR)". Without a link it is what the port begins with.
+  const std::string port = root + "/class/infiniband/" + device + "/ports/1/";
+  const std::string state = first_line(port + "state");
+  if (state.ends_with("DOWN") || state.ends_with("NOP")) return 0;
+  const std::string verbs = first_line(port + "rate");
   char* end = nullptr;
   const double gbit = std::strtod(verbs.c_str(), &end);
   constexpr double kMostGbit = 1e6;

@@ -20,8 +20,8 @@ using LineRate = std::function<uint64_t(const std::string& device)>;
 Fabric fabric_from_hwloc(hwloc_topology_t topology, const std::string& host,
                          const LineRate& line_rate);
 
-// As the kernel's files below `root` ("/sys") say. Virtual interfaces claim rates that mean
-// nothing: unknown.
+// As the kernel's files below `root` ("/sys") say. Virtual interfaces, and ports without a link,
+// claim rates that mean nothing: unknown.
 uint64_t line_rate_from_sysfs(const std::string& root, const std::string& device);
 
 }  // namespace sennit

@@ -1,6 +1,6 @@
 // synthetic.cpp: made-up trees: any depth, unequal groups; the syntax is in topology/FORMATS.md. A
 // specification is read to a list of switches, parents first, and from that to a Fabric or straight
-// to a TierTree. Cost: linear in the ranks, at most 262,144 of them.
+// to a TierTree. Cost: linear in the ranks, at most 524,288 of them.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -79,6 +79,8 @@ class SpecReader {
     if (!have_shape) return error(spec_.size(), spec_.size(), "a shape, e.g. racks=2x4");
     if (shape_.hosts > static_cast<int>(kMaxVertices) / shape_.ranks)
       return error(0, spec_.size(), fmt::format("at most {} ranks", kMaxVertices));
+    if (!shape_.uplinks.empty() && !shape_.oversubscriptions.empty())
+      return error(0, spec_.size(), "either uplink or oversubscription");
     finish();
     return std::move(shape_);
   }

@@ -22,6 +22,7 @@ std::string shown(std::string_view text) {
 }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+constexpr std::string_view kBlanks = " \t\r\n", kPieceEnds = "[], \t\r\n";
 
 // One name of a hostlist: literal pieces and brackets in turn.
 struct Piece {
@@ -34,9 +35,13 @@ class HostlistReader {
       : file_(file), token_(token), limit_(limit) {}
 
   Result<std::vector<std::string>> read() {
-    do {
+    skip_blanks();
+    for (bool comma = true; comma || !end();) {
       SENNIT_RETURN_IF_ERROR(read_name());
-    } while (skip(','));
+      skip_blanks();
+      comma = skip(',');
+      skip_blanks();
+    }
     return std::move(names_);
   }
 
@@ -58,19 +63,29 @@ class HostlistReader {
     return true;
   }
 
+  bool at_blank() const { return !end() && kBlanks.find(peek()) != kBlanks.npos; }
+  void skip_blanks() {
+    while (at_blank()) at_++;
+  }
+
   Status read_name() {
     std::vector<Piece> pieces;
     size_t names = 1;
     size_t longest = 0;
-    while (!end() && peek() != ',') {
+    while (!end() && peek() != ',' && !at_blank()) {
       Piece piece;
       if (skip('[')) {
         SENNIT_RETURN_IF_ERROR(read_bracket(&piece));
       } else {
         const size_t begin = at_;
-        at_ = std::min(token_.text.find_first_of("[],", at_), token_.text.size());
+        at_ = std::min(token_.text.find_first_of(kPieceEnds, at_), token_.text.size());
         if (at_ == begin) return error("a name before \"]\"");
-        piece.choices.emplace_back(token_.text.substr(begin, at_ - begin));
+        const std::string_view text = token_.text.substr(begin, at_ - begin);
+        if (!std::all_of(text.begin(), text.end(), is_plain)) {
+          at_ = begin;
+          return error("a name without quotes and control characters");
+        }
+        piece.choices.emplace_back(text);
       }
       names *= piece.choices.size();
       longest += piece.choices.back().size();

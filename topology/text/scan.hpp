@@ -23,10 +23,10 @@ constexpr bool is_plain(char c) {
 }
 std::string lower(std::string_view text);  // A to Z alone
 
-// What a fabric may hold: enough for 100,000 GPUs with a NIC each.
+// What a fabric may hold: enough for 100,000 GPUs with a NIC each, with all that is in their hosts.
 inline constexpr size_t kMaxNameBytes = 255;
-inline constexpr size_t kMaxVertices = 262'144;
-inline constexpr size_t kMaxLinks = 524'288;  // directions
+inline constexpr size_t kMaxVertices = 524'288;
+inline constexpr size_t kMaxLinks = 2'097'152;  // directions
 
 // A word of a text, and where it stands. The text must outlive it.
 struct Token {
@@ -45,7 +45,8 @@ Result<std::vector<std::vector<Token>>> scan(std::string_view text, std::string_
                                              bool quotes);
 
 // "tux[0-3,12],login" -> tux0 tux1 tux2 tux3 tux12 login. Several brackets multiply out, the last
-// running fastest; leading zeros keep their width. At most `limit` names.
+// running fastest; leading zeros keep their width. Blanks and ends of lines separate names
+// as commas do, as in Slurm. At most `limit` names.
 Result<std::vector<std::string>> expand_hostlist(std::string_view file, const Token& token,
                                                  size_t limit);
 

@@ -20,8 +20,13 @@ const char* kind_word(VertexKind kind) {
 
 std::map<std::string, std::string> vertices_of(const Fabric& fabric) {  // name -> what it is
   std::map<std::string, std::string> all;
-  for (const Vertex& v : fabric.vertices)
-    all[v.name] = std::string(kind_word(v.kind)) + (v.tier.empty() ? "" : " of tier " + v.tier);
+  for (const Vertex& v : fabric.vertices) {
+    std::string& what = all[v.name];
+    what = std::string(kind_word(v.kind)) + (v.tier.empty() ? "" : " of tier " + v.tier);
+    if (v.host < 0) continue;
+    const std::string& host = fabric.vertices[index(v.host)].name;
+    if (v.name.rfind(host + "/", 0) != 0) what += " in " + host;
+  }
   return all;
 }
 
@@ -30,6 +35,8 @@ using Ends = std::tuple<std::string, std::string, int>;  // the lower end, the u
 std::string describe(const Link& link) {
   std::string text = format_rate(link.capacity.bytes_per_s);
   if (link.capacity.known()) text += std::string(" ") + name(link.capacity.provenance);
+  if (link.capacity.burst_bytes != 0)
+    text += fmt::format(", burst {}", format_size(link.capacity.burst_bytes));
   if (link.cables != 1) text += fmt::format(", {} cables", link.cables);
   if (link.latency_ns != 0) text += fmt::format(", latency {}", format_time(link.latency_ns));
   if (link.wire != Wire::unknown) text += fmt::format(", over {}", name(link.wire));

@@ -72,15 +72,19 @@ Result<std::vector<std::string>> read_hosts(const std::string& file) {
   return hosts;
 }
 
-// SLURM_TASKS_PER_NODE "2(x3),1": tasks of each node in turn. With srun -m arbitrary a file says
-// where each is.
+// SLURM_TASKS_PER_NODE "2(x3),1": tasks of each node in turn; without it SLURM_NTASKS_PER_NODE "2",
+// of every node. With srun -m arbitrary a file says where each is.
 Result<std::vector<std::string>> slurm_hosts() {
   if (const std::string file = environment("SLURM_HOSTFILE");
       !file.empty() && environment("SLURM_DISTRIBUTION") == "arbitrary")
     return read_hosts(file);
   const std::string list = environment("SLURM_JOB_NODELIST");
-  std::string tasks = environment("SLURM_TASKS_PER_NODE");
-  if (tasks.empty()) tasks = environment("SLURM_NTASKS_PER_NODE");
+  const std::string tasks = environment("SLURM_TASKS_PER_NODE");
+  const std::string each = tasks.empty() ? environment("SLURM_NTASKS_PER_NODE") : "";
+  int of_others = 1;
+  if (!each.empty() && !read_number(each, kMostSlots, &of_others))
+    return error_at("SLURM_NTASKS_PER_NODE", {each, 1, 1, false},
+                    fmt::format("how many tasks, 1 to {}", kMostSlots));
   std::vector<std::string> nodes;
   size_t begin = 0;
   int depth = 0;
@@ -111,7 +115,8 @@ Result<std::vector<std::string>> slurm_hosts() {
       hosts.insert(hosts.end(), static_cast<size_t>(count), nodes[node]);
     at = end + 1;
   }
-  for (; node < nodes.size(); node++) hosts.push_back(nodes[node]);
+  for (; node < nodes.size(); node++)
+    hosts.insert(hosts.end(), static_cast<size_t>(of_others), nodes[node]);
   return hosts;
 }
 

@@ -77,12 +77,15 @@ int compare(const Options& options) {
   return difference.changes > 0;
 }
 
-int show_order(const Options& options, const Fabric& fabric) {
+// `taken`: another output is on standard output already.
+int show_order(const Options& options, const Reading& reading, const Fabric& fabric, bool taken) {
+  for (const SourceReport& source : reading.sources)
+    if (!source.error.empty())
+      fmt::print(stderr, "sennit: topo: source {} failed: {}\n", source.name, source.error);
   const Result<HostOrder> order = read_order(options.order.empty() ? "" : options.order[0], fabric);
   if (!order) return fail(order.status());
   const Result<OrderReport> report = compare_orders(fabric, *order);
   if (!report) return fail(report.status());
-  bool taken = false;
   for (const auto& [file, text] : {std::pair(&options.hostfile, &hostfile_text),
                                    {&options.nodelist, &nodelist_text},
                                    {&options.rankfile, &rankfile_text}}) {
@@ -92,7 +95,7 @@ int show_order(const Options& options, const Fabric& fabric) {
       return fail(status);
   }
   fmt::print(taken ? stderr : stdout, "{}", report->text);
-  return report->strangers.empty() ? 0 : 1;
+  return report->strangers.empty() ? verdict(reading) : 1;
 }
 
 int show(const Options& options) {
@@ -119,10 +122,10 @@ int show(const Options& options) {
   if (!model) return fail(model.status());
   if (const Status status = write_files(options, *reading, *model); !status.ok())
     return fail(status);
-  if (options.order_given) return show_order(options, model->fabric);
   bool taken = false;  // standard output
   for (const std::string* file : {&options.json, &options.save, &options.svg, &options.html})
     taken |= *file == "-";
+  if (options.order_given) return show_order(options, *reading, model->fabric, taken);
   if (options.check) {
     fmt::print(taken ? stderr : stdout, "{}", check_text(*reading, *model));
     return model->suspects.empty() ? verdict(*reading) : 1;
@@ -176,6 +179,7 @@ void add_topo_command(CommandLine& line) {
          "write it for mpirun --rankfile; rank i of a host on its core i"}})
     command.option(name, *file, help).needs(order);
   command.action([=] {
+    if (const Status status = check_given(command); !status.ok()) return fail(status);
     options->order_given = order.given();
     if (!options->order.empty() && options->order[0].empty()) options->order.clear();
     return show(*options);

@@ -9,6 +9,9 @@ sennit topo --no-such-option > /dev/null 2>&1; echo $?
 SENNIT_FABRIC=no_such_file sennit topo; echo $?
 mkdir $TMP/slurm; echo 'SwitchName=s Nodes=a[' > $TMP/slurm/topology.conf
 SLURM_CONF=$TMP/slurm/slurm.conf sennit topo > $TMP/out; echo $?; grep failed $TMP/out
+# A variable that is not set is no wish to see this host.
+sennit topo --fabric ""; echo $?
+sennit topo --fabric two_racks.fabric --json ""; echo $?
 # What cannot be had together.
 sennit topo --fabric two_racks.fabric --save - --json -; echo $?
 sennit topo --fabric two_racks.fabric --order --check; echo $?

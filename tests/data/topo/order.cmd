@@ -15,3 +15,9 @@ printf 'h0\nh1 slots=many\n' > $TMP/d; sennit topo --fabric two_racks.fabric --o
 printf 'h0:0\n' > $TMP/e; sennit topo --fabric two_racks.fabric --order $TMP/e; echo $?
 printf '\n' > $TMP/f; sennit topo --fabric two_racks.fabric --order $TMP/f; echo $?
 sennit topo --fabric two_racks.fabric --hostfile $TMP/g 2> $TMP/err; echo $?
+# Slurm may say for all nodes alike how many tasks each has.
+SLURM_JOB_ID=7 SLURM_JOB_NODELIST='h[0-3]' SLURM_NTASKS_PER_NODE=2 sennit topo --fabric two_racks.fabric --order
+# The report stays out of what goes to standard output, and a source that failed is said.
+sennit topo --fabric two_racks.fabric --order --save - 2> $TMP/err | tail -1; head -1 $TMP/err
+mkdir $TMP/slurm; echo 'SwitchName=s Nodes=a[' > $TMP/slurm/topology.conf
+SENNIT_FABRIC=two_racks.fabric SLURM_CONF=$TMP/slurm/slurm.conf sennit topo --order > $TMP/out; echo $?

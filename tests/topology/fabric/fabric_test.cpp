@@ -16,10 +16,10 @@ namespace {
 TEST(Fabric, HostlistsCannotGrowWithoutBound) {
   for (const char* text :
        {"host a[0-999999999]", "host a[0-999][0-999][0-999][0-999][0-999][0-999][0-999]",
-        "host a[0-200000],b[0-200000]", "host a[0-262143]\nhost b",
-        "host a[0-262143]\nswitch b[0-262143]",
-        "host a[0-99999]\nswitch s\nlink a[0-99999] s unknown plane 1\n"
-        "link a[0-99999] s unknown plane 2\nlink a[0-99999] s unknown plane 3\n"}) {
+        "host a[0-300000],b[0-300000]", "host a[0-524287]\nhost b",
+        "host a[0-524287]\nswitch b[0-524287]",
+        "host a[0-399999]\nswitch s\nlink a[0-399999] s unknown plane 1\n"
+        "link a[0-399999] s unknown plane 2\nlink a[0-399999] s unknown plane 3\n"}) {
     const Result<Fabric> fabric = parse_fabric(text, "f");
     ASSERT_FALSE(fabric.ok()) << text;
     EXPECT_NE(fabric.status().text().find("at most"), std::string::npos) << fabric.status().text();

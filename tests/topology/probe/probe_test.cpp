@@ -13,18 +13,19 @@
 namespace sennit::probe {
 namespace {
 
-// Hosts in nested groups; group 0 is the root. Rates in bytes/s, both directions alike.
+// Hosts in nested groups; group 0 is the root. Rates in bytes/s, both directions alike but where a
+// group has a downlink of its own.
 struct World {
   struct Place {
     int parent = -1;
-    double uplink = 0;
+    double uplink = 0, downlink = 0;
   };
   std::vector<Place> groups = {{}};
   std::vector<int> group_of;  // by host
   std::vector<double> nic;
 
   int add_group(int parent, double uplink) {
-    groups.push_back({parent, uplink});
+    groups.push_back({parent, uplink, 0});
     return static_cast<int>(groups.size()) - 1;
   }
   void add_hosts(int group, int n, double rate) {
@@ -55,7 +56,9 @@ struct World {
   }
   double capacity(size_t link) const {
     const size_t i = link / 2, base = nic.size();
-    return i < base ? nic[i] : groups[i - base].uplink;
+    if (i < base) return nic[i];
+    const Place& group = groups[i - base];
+    return link % 2 == 1 && group.downlink > 0 ? group.downlink : group.uplink;
   }
   std::vector<double> rates(const std::vector<Flow>& flows) const {
     std::vector<double> rate(flows.size(), 0), left(2 * (nic.size() + groups.size()));
@@ -191,12 +194,46 @@ TEST(Probe, OneSlowHostMisleadsNobody) {
       }
 }
 
+// What a cut carries shows that the neighbour is not the slow one, and no more than that of it.
+TEST(Probe, OneSlowHostWithOneNeighbour) {
+  for (const std::vector<int>& shape : {std::vector<int>{2, 4, 4}, {4, 2, 4}, {4, 4, 2}}) {
+    World world = racks(shape, 2.4);
+    for (int h = 0; h < world.hosts(); h++) {
+      const auto slow = static_cast<size_t>(h);
+      if (std::count(world.group_of.begin(), world.group_of.end(), world.group_of[slow]) != 2)
+        continue;
+      World one = world;
+      one.nic[slow] /= 5;
+      const Findings findings = run(one, 1, 0.01);
+      const std::string what = ::testing::PrintToString(shape) + ", slow host " + std::to_string(h);
+      expect_found(one, findings, what);
+      EXPECT_EQ(findings.slow, std::vector<int>{h}) << what;
+    }
+  }
+}
+
 TEST(Probe, FullBisectionIsFlat) {
   for (const std::vector<int>& shape : {std::vector<int>{4, 4}, {1, 2, 3, 2}}) {
     const Findings findings = run(racks(shape, 1), 3, 0.02);
     EXPECT_EQ(findings.groups.size(), 1u);
     for (const HostRate& rate : findings.hosts)
       EXPECT_NEAR(static_cast<double>(rate.bytes_per_s), 50e6, 2e6);
+  }
+}
+
+TEST(Probe, AnUplinkThatIsNarrowOneWayStays) {
+  for (const std::vector<int>& shape : {std::vector<int>{4, 4}, {4, 4, 4}}) {
+    World world = racks(shape, 1);
+    World::Place& rack = world.groups[1];
+    rack.downlink = rack.uplink;
+    rack.uplink /= 10;
+    const Findings findings = run(world, 1, 0.02);
+    const auto found = std::find_if(findings.groups.begin(), findings.groups.end(), [](auto& g) {
+      return g.hosts == std::vector<int>{0, 1, 2, 3};
+    });
+    ASSERT_NE(found, findings.groups.end()) << ::testing::PrintToString(shape);
+    EXPECT_NEAR(static_cast<double>(found->egress_bytes_per_s), 20e6, 1e6);
+    EXPECT_NEAR(static_cast<double>(found->ingress_bytes_per_s), 200e6, 10e6);
   }
 }
 

@@ -28,6 +28,8 @@ TEST(Slurm, MissingNodesAreNamed) {
   const Fabric fabric = parse_topology_conf("SwitchName=s Nodes=n[1-4]\n", "t").value();
   EXPECT_EQ(missing_nodes(fabric, "t", "n[1-4]").value(), "");
   EXPECT_EQ(missing_nodes(fabric, "t", "").value(), "");
+  for (const char* list : {"n1 ,n2", "n1, n2 ", " n1 n[2-3]\tn4\n"})
+    EXPECT_EQ(missing_nodes(fabric, "t", list).value(), "") << list;
   EXPECT_EQ(
       missing_nodes(fabric, "t", "n[3-6]").value(),
       "2 of the job's 4 nodes are not in t: n5, n6; they hang below the root, by unknown links");
@@ -80,6 +82,8 @@ TEST(Hwloc, LineRatesFromTheKernelsFiles) {
   EXPECT_EQ(line_rate_from_sysfs(sys, "eth1"), 0u) << "no link";
   EXPECT_EQ(line_rate_from_sysfs(sys, "veth0"), 0u) << "nothing behind it";
   EXPECT_EQ(line_rate_from_sysfs(sys, "mlx5_0"), 25'000'000'000u);
+  EXPECT_EQ(line_rate_from_sysfs(sys, "mlx5_1"), 0u) << "no link";
+  EXPECT_EQ(line_rate_from_sysfs(sys, "mlx5_2"), 50'000'000'000u) << "a link without a subnet";
   EXPECT_EQ(line_rate_from_sysfs(sys, "absent"), 0u);
 }
 
@@ -163,7 +167,7 @@ TEST_F(SourceFiles, FileErrorsNameTheFile) {
   EXPECT_EQ(read_sources({"a", bad}, false).status().text(),
             bad + ":2:8: expected the name of a vertex declared in this file, found \"b\"");
   EXPECT_EQ(read_sources({"a", "synthetic:racks=0"}, false).status().text(),
-            "synthetic:1:7: expected a number from 1 to 262144, found \"0\"");
+            "synthetic:1:7: expected a number from 1 to 524288, found \"0\"");
 }
 
 TEST_F(SourceFiles, SlurmFromTheEnvironment) {

@@ -87,9 +87,9 @@ int ib_lanes(uint32_t width_code);
 // Whether a text is a dump, by its first statement.
 bool is_ibnetdiscover(std::string_view text);
 // Takes what ibnetdiscover writes, also with --grouping and --full. Dumps of several subnets one
-// after the other are one text; forwarding tables, as dump_fts writes them, may follow. Nodes that
-// are only named by a cable, as in a part of a dump, are taken with what the cable says of them.
-// `file` is for messages only.
+// after the other are one text, in which an adapter may come again with further ports; forwarding
+// tables, as dump_fts writes them, may follow. Nodes that are only named by a cable, as in a part
+// of a dump, are taken with what the cable says of them. `file` is for messages only.
 Result<IbSubnet> parse_ibnetdiscover(std::string_view text, const std::string& file);
 
 // Hosts and their adapters by node description ("host mlx5_0", "host HCA-1", "host"), by system

@@ -13,6 +13,7 @@
 #include <charconv>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -188,18 +189,22 @@ class DumpReader {
     if (id.kind != kind) return error(id.at, "an id of the kind that the line begins with");
     const Result<int> at = node_of(id);
     if (!at) return at.status();
-    if (described_at_[index(*at)] != 0)
+    const bool again = described_at_[index(*at)] != 0;
+    // An adapter with ports in two subnets is in the dumps of both, each time with those of one.
+    if (again && kind != IbKind::adapter)
       return error(id.at, fmt::format("a node that line {} does not describe already",
                                       line_of(described_at_[index(*at)])));
-    described_at_[index(*at)] = id.at;
+    if (!again) described_at_[index(*at)] = id.at;
     SENNIT_RETURN_IF_ERROR(read_end());
     current_ = *at;
     taken_.reset();
     IbNode& node = subnet_.nodes[index(current_)];
-    node.system_guid = system_guid_;
-    system_guid_ = 0;
+    for (const IbPort& port : node.ports) taken_.set(index(port.number));
+    const uint64_t system_guid = std::exchange(system_guid_, 0);
     Comment comment;
     SENNIT_RETURN_IF_ERROR(read_comment(&comment));
+    if (again) return {};
+    node.system_guid = system_guid;
     node.description = comment.description;
     node.lid = comment.peer_lid;
     return {};

@@ -42,10 +42,13 @@ std::optional<RouteTables::Wrong> RouteTables::begin(std::string_view line) {
   const auto [stop, failed] = std::from_chars(from, line.data() + line.size(), guid, 16);
   if (failed != std::errc() || guid == 0 || *from == '-')
     return Wrong{at + kGuid.size() - 2, "the switch's GUID, hexadecimal and not 0"};
+  if (sizeof(Table) > kMostBytes - bytes_)
+    return Wrong{0, "fewer switches: the tables take 256 MiB"};
   const auto [entry, added] = tables_.try_emplace(guid);
   if (!added)
     return Wrong{at + 1,
                  fmt::format("one table a switch; there is one of 0x{:016x} already", guid)};
+  bytes_ += sizeof(Table);
   current_ = &entry->second;
   return std::nullopt;
 }

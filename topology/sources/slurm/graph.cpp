@@ -37,6 +37,10 @@ Result<int> SlurmGraph::add_switch(const Token& name, const std::string& tier) {
   if (name.text.empty()) return error(name, "a name");
   if (name.text.size() > kMaxNameBytes)
     return error(name, fmt::format("a name of at most {} bytes", kMaxNameBytes));
+  // A blank would end it where a hostlist names it.
+  const auto fits = [](char c) { return is_plain(c) && c != ' '; };
+  if (!std::all_of(name.text.begin(), name.text.end(), fits))
+    return error(name, "a name without blanks, quotes and control characters");
   Result<int> vertex = add_vertex(VertexKind::switch_, std::string(name.text), tier, name);
   if (vertex && tier == "block") blocks_.push_back(*vertex);
   return vertex;

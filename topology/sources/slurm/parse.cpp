@@ -21,6 +21,7 @@ class ConfReader {
   explicit ConfReader(const std::string& file) : file_(file), graph_(file) {}
 
   Result<Fabric> read(std::string_view text) {
+    text_ = text;
     Result<std::vector<std::vector<Token>>> lines = scan(text, file_, false);
     if (!lines) return lines.status();
     for (const std::vector<Token>& line : *lines) SENNIT_RETURN_IF_ERROR(declare(line));
@@ -36,16 +37,37 @@ class ConfReader {
     return error_at(file_, token, expected);
   }
 
+  // Behind the "=" of the i-th word. A quote there, and nowhere else, begins a value that may have
+  // blanks: `i` is then the word in which it ends.
+  Result<Token> value_of(const std::vector<Token>& line, size_t equals, size_t* i) const {
+    const Token& word = line[*i];
+    const Token value = {word.text.substr(equals + 1), word.line, word.column + equals + 1, false};
+    if (!value.text.starts_with('"')) return value;
+    const auto begin = static_cast<size_t>(value.text.data() - text_.data()) + 1;
+    const size_t close = std::min(text_.find_first_of("\"\n#", begin), text_.size());
+    if (close == text_.size() || text_[close] != '"')
+      return error({text_.substr(begin - 1, close - begin + 1), value.line, value.column, false},
+                   "a closing quote on this line");
+    const char* const behind = text_.data() + close + 1;
+    while (line[*i].text.data() + line[*i].text.size() < behind) ++*i;
+    const Token& last = line[*i];
+    if (last.text.data() + last.text.size() > behind)
+      return error(last, "a blank behind the closing quote");
+    return Token{text_.substr(begin, close - begin), value.line, value.column + 1, false};
+  }
+
   Status declare(const std::vector<Token>& line) {
     int vertex = -1;
     bool unnamed = false;  // a line that may go without SwitchName or BlockName
     std::optional<Token> switches, nodes;
-    for (const Token& word : line) {
+    for (size_t i = 0; i < line.size(); i++) {
+      const Token& word = line[i];
       const size_t equals = word.text.find('=');
       if (equals == std::string_view::npos) return error(word, "KEY=VALUE");
       const std::string key = lower(word.text.substr(0, equals));
-      const Token value = {word.text.substr(equals + 1), word.line, word.column + equals + 1,
-                           false};
+      const Result<Token> found = value_of(line, equals, &i);
+      if (!found) return found.status();
+      const Token& value = *found;
       if (value.text.empty())
         return error(value, fmt::format("a value for {}", word.text.substr(0, equals)));
       if (key == "switchname" || key == "blockname") {
@@ -58,7 +80,7 @@ class ConfReader {
       } else if (key == "nodes") {
         nodes = value;
       } else if (key == "blocksizes") {
-        unnamed = line.size() == 1;
+        unnamed = &word == line.data() && i + 1 == line.size();
         SENNIT_RETURN_IF_ERROR(read_block_sizes(value));
       } else if (key == "aggregatedblock") {
         unnamed = true;  // blocks of a larger BlockSize; which ones follows from the sizes
@@ -93,6 +115,7 @@ class ConfReader {
   }
 
   const std::string& file_;
+  std::string_view text_;
   SlurmGraph graph_;
   std::map<uint64_t, Token> printed_sizes_;
 };

@@ -17,7 +17,7 @@ bool is_topology_conf(std::string_view text);
 
 // Trees (SwitchName=, Nodes=, Switches=) and blocks (BlockName=, Nodes=, BlockSizes=). A line with
 // Switches= is about these; its Nodes=, as scontrol prints them, are all the nodes below and not
-// read.
+// read. A value may stand in quotes.
 Result<Fabric> parse_topology_conf(std::string_view text, const std::string& file);
 
 // What is said where nodes of a job (a hostlist) are not in the fabric that was read from `file`:

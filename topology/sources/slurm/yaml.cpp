@@ -22,6 +22,11 @@ bool is_true(const std::optional<YAML::Node>& node) {
   return word == "true" || word == "yes" || word == "on" || word == "1";
 }
 
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         std::all_of(text.begin(), text.end(), is_plain);
+}
+
 class YamlReader {
  public:
   explicit YamlReader(const std::string& file) : file_(file), graph_(file) {}
@@ -41,9 +46,11 @@ class YamlReader {
     const std::optional<YAML::Node>& name = all[chosen][0];
     const std::optional<YAML::Node>& tree = all[chosen][2];
     const std::optional<YAML::Node>& block = all[chosen][3];
-    if (!name || token(*name).text.empty() || token(*name).text.size() > kMaxNameBytes)
+    if (!name || !is_name(token(*name).text))
       return error(document[chosen],
-                   fmt::format("topology: NAME, of at most {} bytes", kMaxNameBytes));
+                   fmt::format("topology: NAME, of at most {} bytes, none of them a quote or a "
+                               "control character",
+                               kMaxNameBytes));
     if (tree.has_value() + block.has_value() + is_true(all[chosen][4]) != 1)
       return error(*name, "one of tree, block or flat in this topology");
     if (tree) SENNIT_RETURN_IF_ERROR(read_tree(*tree));

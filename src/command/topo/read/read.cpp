@@ -15,7 +15,7 @@
 namespace sennit::topo {
 namespace {
 
-constexpr std::string_view kSynthetic = "synthetic:";
+constexpr std::string_view kSynthetic = "synthetic:", kVariable = "SENNIT_FABRIC: ";
 
 // The one source that this is for.
 Status ask(const std::string& fabric_file, Reading* reading) {
@@ -41,8 +41,13 @@ Result<Reading> read_one(const std::string& file) {
   if (file.rfind(kSynthetic, 0) == 0) {
     SENNIT_RETURN_IF_ERROR(ask(file, &reading));
   } else if (file_exists(file)) {
-    if (const Result<std::string> text = read_file(file); !text) return text.status();
-    SENNIT_RETURN_IF_ERROR(ask(file, &reading));
+    // Once, for it may be a pipe.
+    if (const Status asked = ask(file, &reading); !asked.ok()) {
+      // The source names SENNIT_FABRIC where the file cannot be read, which nobody has set.
+      const std::string& text = asked.text();
+      const size_t named = text.starts_with(kVariable) ? kVariable.size() : 0;
+      return Status(asked.kind(), text.substr(named));
+    }
   } else {
     const Status made = ask(std::string(kSynthetic) + file, &reading);
     const bool looks_like_path = file.find_first_of("=;") == file.npos;

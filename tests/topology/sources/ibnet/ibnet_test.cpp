@@ -310,6 +310,46 @@ TEST(Ibnet, TablesThatTakeTooMuchMemoryAreRefused) {
   EXPECT_EQ(wrong->expected, "smaller LIDs: the tables take 256 MiB");
 }
 
+// Those of switches without a way to anywhere take room as well.
+TEST(Ibnet, TooManyTablesAreRefused) {
+  RouteTables tables;
+  std::optional<RouteTables::Wrong> wrong;
+  constexpr size_t kLeastBytes = 256 * sizeof(int);
+  for (size_t guid = 1; !wrong && guid * kLeastBytes <= RouteTables::kMostBytes; guid++)
+    tables.takes(fmt::format("Unicast lids of switch guid 0x{:x}", guid), &wrong);
+  ASSERT_TRUE(wrong.has_value());
+  EXPECT_EQ(wrong->expected, "fewer switches: the tables take 256 MiB");
+}
+
+// Its dump in each of them has the port that is there, and no port is there twice.
+TEST(Ibnet, AnAdapterMayHavePortsInTwoSubnets) {
+  const auto adapter = [](int leaf, int node) {
+    return fmt::format(
+        "Ca 2 \"H-10{0}\" # \"node{0} mlx4_0\"\n"
+        "[{1}] \"S-20{1}\"[{2}] # lid 2 lmc 0 \"leaf{1}\" lid 1 4xEDR\n",
+        node, leaf, node + 1);
+  };
+  const auto dump = [&](int leaf) {
+    return fmt::format(
+               "Switch 2 \"S-20{0}\" # \"leaf{0}\" base port 0 lid 1 lmc 0\n"
+               "[1] \"H-100\"[{0}] # \"node0 mlx4_0\" lid 2 4xEDR\n"
+               "[2] \"H-101\"[{0}] # \"node1 mlx4_0\" lid 3 4xEDR\n",
+               leaf) +
+           adapter(leaf, 0) + adapter(leaf, 1);
+  };
+  const Fabric fabric = fabric_of_text(dump(1) + dump(2));
+  EXPECT_TRUE(fabric.conflicts.empty()) << fabric.conflicts[0];
+  EXPECT_EQ(fabric.links.size(), 8u) << fabric.to_text();
+  const Result<TierTree> tree = contract(fabric, ranks_on_all_hosts(fabric, 1));
+  ASSERT_TRUE(tree.ok()) << tree.status().text();
+  ASSERT_EQ(tree->ranks(), 2) << fabric.to_text();
+  EXPECT_EQ(tree->groups[1].egress.bytes_per_s, 2 * kCable);
+  EXPECT_EQ(tree->groups[1].planes, 2);
+  const Status twice = parse_ibnetdiscover(dump(1) + adapter(1, 0), "dump").status();
+  EXPECT_NE(twice.text().find("expected a port that is not listed already"), std::string::npos)
+      << twice.text();
+}
+
 // Damaged dumps give a fabric that contracts, or an error that names a place within the text.
 TEST(Ibnet, DamagedDumpsAreHandled) {
   std::mt19937 random(sennit_test::seed());
