@@ -44,8 +44,8 @@ Shape shape_of(const TierTree& tree) {
   Shape shape;
   int group = tree.leaf_of_position[0];
   const auto tier = [&](int g) { return tree.tiers[tree.groups[index(g)].tier].name; };
-  int host = group;  // the group that is the host, or the rank itself
-  for (int g = group; g > 0; g = tree.groups[index(g)].parent)
+  int host = group;  // the group that is the host, also where that is all, or the rank itself
+  for (int g = group; g >= 0; g = tree.groups[index(g)].parent)
     if (tier(g) == "host") host = g;
   shape.ranks_per_host = tree.groups[index(host)].size;
   shape.nic_bytes_per_s = static_cast<double>(tree.groups[index(host)].egress.bytes_per_s);
@@ -84,6 +84,7 @@ Parts parts_of(const Shape& shape, int gpus, double oversubscription, int switch
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports) {
   const Shape shape = shape_of(tree);
+  if (shape.nic_bytes_per_s <= 0) return {};
   std::vector<CurvePoint> points;
   const double sequences = static_cast<double>(job.batch) * job.mesh.size(Axis::data);
   std::vector<int> counts(std::begin(kGpuCounts), std::end(kGpuCounts));

@@ -23,7 +23,7 @@ inline constexpr double kOversubscriptions[] = {1, 3, 7};
 struct Shape {
   int ranks_per_host = 1;
   std::vector<int> children;                      // from the hosts of a rack outwards: 2, 192
-  double nic_bytes_per_s = 0;                     // of a host
+  double nic_bytes_per_s = 0;                     // of a host; 0: it is all that there is
   std::vector<double> oversubscription;           // by tier above the host: 1, 7
   uint64_t latency_ns = 0, local_latency_ns = 0;  // 0: nobody declared it
   Wire wire = Wire::unknown;
@@ -55,7 +55,7 @@ struct CurvePoint {
 };
 // 512 to 98,304 GPUs and the job's own number, for which its mesh is kept. For others it is the
 // fastest that fits with as many tensor ranks (others where none does) and as many tokens a step,
-// or little more.
+// or little more. Empty where the tree is one host, which says nothing of what joins several.
 std::vector<CurvePoint> curve(const Job& job, const Operation& operation, const TierTree& tree,
                               int switch_ports);
 

@@ -2,7 +2,6 @@
 #include "forecast/memory.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 
@@ -33,6 +32,10 @@ int layers_in_flight(const Job& job) {
 std::string gigabytes(double bytes) { return fmt::format("{:.1f} GB", bytes / 1e9); }
 
 }  // namespace
+
+std::string_view without_interleave(const Job& job) {
+  return job.interleave > 0 ? " without --interleave" : "";
+}
 
 std::vector<std::pair<const char*, double>> Memory::parts() const {
   return {{"weights, bf16", weights},
@@ -107,7 +110,8 @@ std::vector<Remedy> remedies(const Job& job) {
       changed.batch *= factor;
       changed.interleave = 0;
       const size_t before = found.size();
-      consider(changed, fmt::format("--mesh {} --batch {}", changed.mesh.to_text(), changed.batch));
+      consider(changed, fmt::format("--mesh {} --batch {}{}", changed.mesh.to_text(), changed.batch,
+                                    without_interleave(job)));
       if (found.size() > before) break;  // the least factor that does
     }
   if (found.size() > 5) found.resize(5);
@@ -132,15 +136,14 @@ std::string enough_gpus(const Job& job) {
     for (int gpus = 2; gpus <= kMostGpus; gpus *= 2)
       for (int tensor = 1; tensor <= kMostTensor && gpus > job.mesh.gpus(); tensor *= 2)
         for (int stages = 1; stages <= kMostStages && gpus % (tensor * stages) == 0; stages *= 2) {
-          const int data = gpus / (tensor * stages);
-          const double even = std::round(sequences / data / changed.microbatch);
           changed.mesh = Mesh();
-          changed.mesh.sizes = {tensor, 1, stages, data};
-          changed.batch = static_cast<int>(std::clamp(even, 1.0, 1e6)) * changed.microbatch;
+          changed.mesh.sizes = {tensor, 1, stages, gpus / (tensor * stages)};
+          changed.share_out(sequences);
           if (!check(changed).ok() || !fits(changed)) continue;
-          return fmt::format("{} GPUs would do, as in --gpus {} --mesh {} --batch {}{}", gpus, gpus,
-                             changed.mesh.to_text(), changed.batch,
-                             frugal ? " --zero 3 --recompute full --microbatch 1" : "");
+          return fmt::format("{} GPUs would do, as in --gpus {} --mesh {} --batch {}{}{}", gpus,
+                             gpus, changed.mesh.to_text(), changed.batch,
+                             frugal ? " --zero 3 --recompute full --microbatch 1" : "",
+                             without_interleave(job));
         }
   }
   return "";

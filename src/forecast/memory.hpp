@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forecast/step.hpp"
@@ -37,6 +38,8 @@ struct Remedy {
   double bytes = 0;    // then
 };
 std::vector<Remedy> remedies(const Job& job);
+// What is to be said beside another mesh, for which one layer a chunk was taken.
+std::string_view without_interleave(const Job& job);
 bool fits(const Job& job);
 // Ok, or which part is the largest, by how much all is too much, and what would make it fit.
 Status check_memory(const Job& job);

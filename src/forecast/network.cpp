@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <queue>
 
 #include <fmt/core.h>
 
@@ -58,15 +59,22 @@ std::vector<Places> placements(const TierTree& tree, int gpus) {
     part.hosts.push_back(host);
     part.size += tree.groups[index(host)].size;
   }
+  const auto later = [&](size_t a, size_t b) {
+    const int64_t of_a = int64_t{parts[a].used} * parts[b].size,
+                  of_b = int64_t{parts[b].used} * parts[a].size;
+    return of_a != of_b ? of_a > of_b : a > b;
+  };
+  std::priority_queue<size_t, std::vector<size_t>, decltype(later)> turns(later);
+  for (size_t p = 0; p < parts.size(); p++)
+    if (!parts[p].hosts.empty()) turns.push(p);
   std::vector<int> even;
   while (static_cast<int>(even.size()) < gpus) {
-    Portion* least = nullptr;
-    for (Portion& part : parts)
-      if (part.next < part.hosts.size() &&
-          (!least || int64_t{part.used} * least->size < int64_t{least->used} * part.size))
-        least = &part;
-    const Group& host = tree.groups[index(least->hosts[least->next++])];
-    least->used += host.size;
+    const size_t turn = turns.top();
+    turns.pop();
+    Portion& least = parts[turn];
+    const Group& host = tree.groups[index(least.hosts[least.next++])];
+    least.used += host.size;
+    if (least.next < least.hosts.size()) turns.push(turn);
     for (int i = 0; i < host.size && static_cast<int>(even.size()) < gpus; i++)
       even.push_back(host.first + i);
   }

@@ -2,7 +2,6 @@
 #include "forecast/search.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/core.h>
 
@@ -20,6 +19,7 @@ Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, cons
   if (places.empty())
     return invalid(fmt::format("{} GPUs: the fabric has {}", gpus, network.tree().ranks()));
   std::vector<Job> candidates;
+  Status off;  // of the first candidate that cannot be
   Job closest;
   double closest_bytes = 0, least_sequences = 0;
   for (int tensor = 1; tensor <= std::min(search.ranks_per_host, kMostTensor); tensor *= 2)
@@ -33,11 +33,14 @@ Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, cons
         candidate.interleave = 0;
         candidate.mesh = Mesh();
         candidate.mesh.sizes = {tensor, context, stages, gpus / (tensor * context * stages)};
-        const double even = search.sequences / candidate.mesh.size(Axis::data) / job.microbatch;
-        candidate.batch = search.batch > 0
-                              ? search.batch
-                              : std::max(1, static_cast<int>(std::round(even))) * job.microbatch;
-        if (!check(candidate).ok()) continue;
+        if (search.batch > 0)
+          candidate.batch = search.batch;
+        else
+          candidate.share_out(search.sequences);
+        if (const Status status = check(candidate); !status.ok()) {
+          if (off.ok()) off = status;
+          continue;
+        }
         if (const double bytes = memory_of(candidate).total(); !fits(candidate)) {
           if (closest_bytes == 0 || bytes < closest_bytes) {
             closest_bytes = bytes;
@@ -64,6 +67,7 @@ Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, cons
     }
   }
   if (!best && closest_bytes > 0) return check_memory(closest);
+  if (!best && !off.ok()) return off;
   if (!best) return invalid(fmt::format("found no mesh of {} GPUs: give one with --mesh", gpus));
   return *best;
 }

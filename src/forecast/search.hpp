@@ -19,7 +19,7 @@ struct Search {
   int ranks_per_host = 1;
 };
 // `job` but for mesh, batch and interleaving. Errors: none fits, with check_memory's text of the
-// one that is closest.
+// one that is closest; or none is possible at all, with check()'s.
 Result<Job> fastest_job(const Job& job, const GpuFabric& network, int gpus, const Search& search);
 
 }  // namespace sennit::forecast

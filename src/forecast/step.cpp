@@ -46,7 +46,8 @@ LayerTime layer_time(const Job& job, const std::vector<Traffic>& calls, const Me
                      (job.gpu.memory_bytes_per_s.value * c.memory.value);
   const double layers = static_cast<double>(busiest_stage(job).layers) * job.microbatches();
   for (const Traffic& call : calls) {
-    if (call.hidden) continue;
+    // A stage that holds the output layer alone makes none.
+    if (call.hidden || call.times == 0) continue;
     const double seconds = seconds_of(call, layout, c) * call.times / layers;
     if (call.axis == Axis::tensor) time.tensor += seconds;
     if (call.axis == Axis::context) time.context += seconds;
@@ -59,6 +60,12 @@ LayerTime layer_time(const Job& job, const std::vector<Traffic>& calls, const Me
 std::string_view name(Recompute recompute) {
   constexpr std::string_view kNames[] = {"none", "cheap", "full"};
   return kNames[static_cast<size_t>(recompute)];
+}
+
+void Job::share_out(double sequences) {
+  const double even = std::round(sequences / mesh.size(Axis::data) / microbatch);
+  batch = static_cast<int>(std::clamp<double>(even, 1, std::max(1, kMostBatch / microbatch))) *
+          microbatch;
 }
 
 Status check(const Job& job) {

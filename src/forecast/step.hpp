@@ -30,6 +30,7 @@
 
 namespace sennit::forecast {
 
+inline constexpr int kMostBatch = 1 << 27;  // sequences of a data-parallel group, a step
 inline constexpr double kWeightBytes = 2, kActivationBytes = 2;  // of a value: bf16
 
 // A figure that the model takes from measurements, and where it is from.
@@ -82,6 +83,9 @@ struct Job {
   int interleave = 0;  // chunks of layers on a stage; 0: one layer a chunk
   Constants constants;
 
+  // As many sequences for each data-parallel group, in whole microbatches, as come closest to so
+  // many in all; kMostBatch at most.
+  void share_out(double sequences);
   int microbatches() const { return batch / microbatch; }
   double tokens_per_step() const {
     return static_cast<double>(batch) * sequence * mesh.size(Axis::data);

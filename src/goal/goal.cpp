@@ -224,6 +224,7 @@ Result<Goal> make_goal(const TierTree& tree, const Request& request, const Bluep
   for (int position = 0; position < tree.ranks(); position++) {
     const Program program = blueprint.program(position);
     operations += program.steps.size() * std::max<uint64_t>(1, chunks);
+    if (!program.steps.empty() && chunks > kLanes) operations += chunks - kLanes;  // where one ends
     if (operations > kMaxGoalOperations)
       return invalid(
           fmt::format("rank {} of {} is at {} operations already, and at most {} are "

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 
 #include <fmt/core.h>
 
@@ -249,6 +250,69 @@ TEST(Forecast, FindsTheFastestMeshThatFits) {
   const Result<Job> none = fastest_job(job, network, 128, {128, 0, 0, 8});
   ASSERT_FALSE(none.ok());
   EXPECT_NE(none.status().text().find("does not fit"), std::string::npos) << none.status().text();
+}
+
+TEST(Forecast, ASearchSaysWhyNoMeshIsPossible) {
+  Job job = job_of(kTable4[1]);
+  job.microbatch = 2;
+  const GpuFabric network(meta24k(), 450e9);
+  const Result<Job> none = fastest_job(job, network, 16384, {0, 3, 0, 8});
+  ASSERT_FALSE(none.ok());
+  EXPECT_NE(none.status().text().find("--microbatch 2: does not divide the 3 sequences"),
+            std::string::npos)
+      << none.status().text();
+}
+
+TEST(Forecast, SequencesAreSharedOutInWholeMicrobatchesAndWithinTheLimit) {
+  Job job;
+  job.microbatch = 3;
+  job.mesh = *parse_mesh("dp4");
+  job.share_out(40);
+  EXPECT_EQ(job.batch, 9);
+  job.share_out(1);
+  EXPECT_EQ(job.batch, 3);
+  job.share_out(1e14);  // a batch of 1e8 on many GPUs, to be done by few
+  EXPECT_EQ(job.batch, kMostBatch / 3 * 3);
+}
+
+// Of 32 layers on 32 stages the best is two on most and none on the last, whose output layer weighs
+// as much as 2.4.
+TEST(Forecast, AStageMayHoldTheOutputLayerAlone) {
+  Job job = job_of(kTable4[1]);
+  job.model = *find_model("llama3-8b");
+  job.mesh = *parse_mesh("tp8,pp32,dp2");
+  ASSERT_TRUE(check(job).ok()) << check(job).text();
+  EXPECT_EQ(busiest_stage(job).layers, 0);
+  const StepTime step = step_of(job);
+  EXPECT_EQ(step.tensor, 0);
+  EXPECT_GT(step.matmul, 0);
+  EXPECT_TRUE(std::isfinite(step.total)) << step.total;
+  EXPECT_TRUE(step.mfu > 0 && step.mfu < 1) << step.mfu;
+}
+
+TEST(Forecast, AFabricOfOneHostIsOneHost) {
+  const TierTree tree = *synthetic_tree("hosts=1;ranks=8;nic=50GB/s");
+  EXPECT_EQ(shape_of(tree).ranks_per_host, 8);
+  EXPECT_TRUE(curve(job_of(kTable4[1]), {}, tree, 128).empty()) << "of what, nobody said";
+  const GpuFabric network(tree, 450e9);
+  Job job = job_of(kTable4[1]);
+  job.model = *find_model("llama3-8b");
+  job.sequence = 131072;
+  job.recompute = Recompute::full;
+  job.microbatch = 2;
+  const Result<Job> found = fastest_job(job, network, 8, {2, 0, 0, shape_of(tree).ranks_per_host});
+  ASSERT_TRUE(found.ok()) << found.status().text();
+  EXPECT_GT(found->mesh.size(Axis::tensor), 1) << found->mesh.to_text();
+}
+
+// As many as half a minute's work would be where every turn looks at every group.
+TEST(Forecast, ManyHostsOnOneSwitchAreSharedOutAtOnce) {
+  constexpr int kHosts = 1 << 18;
+  constexpr std::clock_t kMostClocks = 10 * CLOCKS_PER_SEC;
+  const TierTree tree = TierTree::flat(kHosts);
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(placements(tree, kHosts - 1).size(), 1u) << "packed is even there";
+  EXPECT_LT(std::clock() - begin, kMostClocks);
 }
 
 TEST(Forecast, CurveOfTheReferenceCluster) {

@@ -301,6 +301,22 @@ TEST(Goal, BytesThatAreNotTheSchedulesAreNoticed) {
             std::string::npos);
 }
 
+TEST(Goal, TheEndsOfChunksCountAsOperations) {
+  const TierTree tree = TierTree::uniform({2});
+  Request request;
+  request.collective = Collective::broadcast;
+  request.count = 1000;
+  const Algorithm* tiered = find_algorithm("tiered");
+  const auto blueprint = tiered->prepare(tree, request, tiered->candidates(tree, request).front());
+  // As many as the steps alone would allow.
+  const auto chunks =
+      static_cast<uint32_t>(kMaxGoalOperations / blueprint->program(0).steps.size());
+  const Result<Goal> goal = make_goal(tree, request, *blueprint, chunks, {});
+  ASSERT_FALSE(goal.ok());
+  EXPECT_NE(goal.status().text().find("rank 0 of 2 is at"), std::string::npos)
+      << goal.status().text();
+}
+
 TEST(ExportCommand, WritesAndChecksAFile) {
   const std::string sennit = SENNIT_BINARY_DIR "/bin/sennit export ";
   const std::string small = " --fabric 'racks=2x3;nic=50GB/s;oversubscription=7'";

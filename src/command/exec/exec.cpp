@@ -63,6 +63,15 @@ int lacks(const char* name, const char* built_where) {
   return kMachineLacks;
 }
 
+// The loader knows no way to write a separator within a path.
+int has_separators(const std::filesystem::path& folder) {
+  std::fprintf(stderr,
+               "sennit exec: %s: in LD_PRELOAD a blank or a colon ends a path. Install sennit in a "
+               "folder whose path has none\n",
+               folder.c_str());
+  return kMachineLacks;
+}
+
 // Before what is there already.
 void put_first(const char* variable, const std::string& path) {
   const char* const others = std::getenv(variable);
@@ -85,6 +94,8 @@ int start(const Options& options) {
   const Preload& preload = options.mpi ? kMpi : kNccl;
   const std::optional<std::filesystem::path> library = find_library(preload.file);
   if (!library) return lacks(preload.file, preload.built_where);
+  if (library->string().find_first_of(" :") != std::string::npos)
+    return has_separators(library->parent_path());
   if (options.mpi && !preload_large_counts(options)) return lacks(kMpiLarge, kMpi.built_where);
   put_first("LD_PRELOAD", *library);
   if (options.verbose) {
@@ -98,8 +109,9 @@ int start(const Options& options) {
   for (const std::string& word : options.command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   execvp(words[0], words.data());
-  std::fprintf(stderr, "sennit exec: %s: %s\n", words[0], std::strerror(errno));
-  return errno == ENOENT ? kNotFound : kNotStarted;
+  const int why = errno;  // printing may change it
+  std::fprintf(stderr, "sennit exec: %s: %s\n", words[0], std::strerror(why));
+  return why == ENOENT ? kNotFound : kNotStarted;
 }
 
 }  // namespace

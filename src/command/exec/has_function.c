@@ -6,20 +6,27 @@
 #include <fcntl.h>
 #include <link.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int is_within(uint64_t offset, uint64_t size, size_t bytes) {
+  return offset <= bytes && size <= bytes - offset;
+}
+
 /* What a table of symbols says of the function. `exported` is the table that other files see. */
 static int in_table(const char* file, const Elf64_Shdr* table, const Elf64_Shdr* names,
                     size_t bytes, int exported, const char* function) {
-  if (table->sh_offset + table->sh_size > bytes || names->sh_offset + names->sh_size > bytes)
+  const size_t length = strlen(function) + 1; /* names may end without their zero */
+  if (!is_within(table->sh_offset, table->sh_size, bytes) ||
+      !is_within(names->sh_offset, names->sh_size, bytes))
     return SENNIT_LACKS;
   const Elf64_Sym* const symbols = (const Elf64_Sym*)(file + table->sh_offset);
   for (size_t i = 0; i < table->sh_size / sizeof *symbols; i++) {
-    if (symbols[i].st_name >= names->sh_size) continue;
-    if (strcmp(file + names->sh_offset + symbols[i].st_name, function) != 0) continue;
+    if (!is_within(symbols[i].st_name, length, names->sh_size)) continue;
+    if (memcmp(file + names->sh_offset + symbols[i].st_name, function, length) != 0) continue;
     if (symbols[i].st_shndx == SHN_UNDEF) return SENNIT_CALLS;
     return exported ? SENNIT_EXPORTS : SENNIT_HIDES;
   }
@@ -33,7 +40,7 @@ static int in_file(const char* file, size_t bytes, const char* function) {
   const Elf64_Ehdr* const head = (const Elf64_Ehdr*)file;
   int found = SENNIT_LACKS, named = 0;
   if (memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 || head->e_ident[EI_CLASS] != ELFCLASS64 ||
-      head->e_shoff + (size_t)head->e_shnum * sizeof(Elf64_Shdr) > bytes)
+      !is_within(head->e_shoff, head->e_shnum * sizeof(Elf64_Shdr), bytes))
     return SENNIT_LACKS;
   const Elf64_Shdr* const sections = (const Elf64_Shdr*)(file + head->e_shoff);
   for (int i = 0; i < head->e_shnum && !found; i++) {

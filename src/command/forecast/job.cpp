@@ -52,12 +52,12 @@ void add_job_options(const Command& command, Options* o) {
       .option("--batch", o->batch,
               "sequences of each data-parallel group, a step (default: what makes 16.8 M "
               "tokens a step)")
-      .within(1, 1 << 27);
+      .within(1, forecast::kMostBatch);
   command.option("--microbatch", o->microbatch, "sequences that go through the pipeline together")
       .show_default();
   command
       .option("--interleave", o->interleave,
-              "chunks of layers on each pipeline stage (default: one layer a chunk)")
+              "chunks of layers on each pipeline stage of --mesh (default: one layer a chunk)")
       .within(1, kMost);
   command.option("--tokens", o->tokens, "to train on, in all; K, M, B, T are powers of ten")
       .show_default();

@@ -179,13 +179,18 @@ std::string curve_table(const Answer& answer) {
       head.push_back(fmt::format("{} {:.0f}:1", of, over));
   std::vector<std::vector<std::string>> rows;
   for (const CurvePoint& p : answer.curve) {
-    if (!p.fits || p.fabrics.size() < std::size(kOversubscriptions)) continue;
+    if (!p.fits || p.fabrics.empty()) continue;
     rows.push_back({fmt::format("{}", p.gpus), p.mesh.to_text(),
                     fmt::format("{:.1f}%", 100 * p.fabrics[0].step.mfu)});
-    for (const auto& f : p.fabrics)
-      rows.back().push_back(fmt::format("{:.1f}", f.cost.days_effective));
-    for (const auto& f : p.fabrics) rows.back().push_back(fmt::format("{}", f.parts.switches));
-    for (const auto& f : p.fabrics) rows.back().push_back(fmt::format("{}", f.parts.cables));
+    // Without tiers above the hosts there is the first alone.
+    const auto columns = [&](auto value) {
+      for (size_t i = 0; i < std::size(kOversubscriptions); i++)
+        rows.back().push_back(i < p.fabrics.size() ? value(p.fabrics[i]) : "-");
+    };
+    columns(
+        [](const CurvePoint::Fabric& f) { return fmt::format("{:.1f}", f.cost.days_effective); });
+    columns([](const CurvePoint::Fabric& f) { return fmt::format("{}", f.parts.switches); });
+    columns([](const CurvePoint::Fabric& f) { return fmt::format("{}", f.parts.cables); });
   }
   return html_table(head, rows);
 }
@@ -267,7 +272,9 @@ std::string page_of(const Problem& problem, const Answer& answer) {
                                                     duration_text(answer.step.total)));
   body += memory_section(problem, answer);
   body += html_section("What communicates",
-                       calls_table(problem, answer) + phases_text(problem, answer));
+                       answer.calls.empty()
+                           ? html_note("One GPU: nothing is communicated.")
+                           : calls_table(problem, answer) + phases_text(problem, answer));
   body += html_section("Orders of the mesh, innermost first, and placements", orders_svg(answer));
   if (!answer.curve.empty())
     body += html_section("Other sizes, and the outermost tier oversubscribed",

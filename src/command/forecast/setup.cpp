@@ -2,7 +2,6 @@
 // that is said of it.
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include <fmt/core.h>
 
@@ -18,6 +17,7 @@ namespace {
 constexpr double kLeastShare = 1e-4;           // of a peak, that is worth reckoning with
 constexpr double kTokensPerStep = 16'777'216;  // Llama 3's 16 M
 constexpr double kMostCount = 1e18;            // of tokens, people, dollars
+constexpr int64_t kMostFabricGpus = 1 << 20;
 
 // "15.6T", "400000": powers of ten. Nothing where it is neither.
 std::optional<double> parse_count(const std::string& text) {
@@ -86,10 +86,14 @@ Result<Operation> make_operation(const Arguments& a, int gpus) {
 }
 
 // Fills in what is unknown between hosts: a NIC for each GPU, and a quarter of what is below.
+// Within a host it stays unknown: the accelerator's own links count there, at each GPU's boundary
+// (limit_to_links), and they cross NUMA nodes.
 void assume_capacities(TierTree* tree, const Accelerator& gpu) {
+  const GpuFabric network(*tree, gpu.scale_up_bytes_per_s.value);
   const auto nic =
       static_cast<uint64_t>(gpu.nic_bytes_per_s.known() ? gpu.nic_bytes_per_s.value : 50e9);
   for (size_t g = tree->groups.size(); g-- > 1;) {  // children before parents
+    if (network.within_host(static_cast<int>(g))) continue;
     Group& group = tree->groups[g];
     const std::string& tier = tree->tiers[group.tier].name;
     for (Capacity Group::*side : {&Group::egress, &Group::ingress}) {
@@ -156,7 +160,7 @@ Result<Job> make_job(const Arguments& a) {
   if (!gpu) return Status(gpu.status().kind(), "--gpu: " + gpu.status().text());
   job.gpu = *gpu;
   SENNIT_RETURN_IF_ERROR(in_range("--sequence", a.sequence, 1, 1 << 27));
-  SENNIT_RETURN_IF_ERROR(in_range("--batch", a.batch, 0, 1 << 27));
+  SENNIT_RETURN_IF_ERROR(in_range("--batch", a.batch, 0, kMostBatch));
   SENNIT_RETURN_IF_ERROR(in_range("--microbatch", a.microbatch, 1, 1 << 20));
   SENNIT_RETURN_IF_ERROR(in_range("--zero", a.zero, 0, 3));
   SENNIT_RETURN_IF_ERROR(in_range("--interleave", a.interleave, 0, 1 << 20));
@@ -184,7 +188,10 @@ Result<Job> make_job(const Arguments& a) {
 
 // What share of a call's times falls into the forward pass.
 double forward_share(const Traffic& call) {
-  if (call.axis == Axis::data) return call.collective == "all_gather" ? 1 : 0;
+  if (call.axis == Axis::data) {
+    if (call.collective != "all_gather") return 0;
+    return call.times > 1 ? 0.5 : 1;  // sharded weights are gathered for the backward pass as well
+  }
   if (call.axis == Axis::pipeline) return call.of == "activations" ? 1 : 0;
   if (call.of == "activations, again" || call.of == "their gradients") return 0;
   return 0.5;
@@ -242,6 +249,12 @@ Status find_fabric(const Arguments& arguments, Problem* problem) {
   Result<topo::Reading> reading =
       arguments.fabric.empty() ? topo::read_here() : topo::read_one(arguments.fabric);
   if (!reading) return reading.status();
+  const int64_t hosts =
+      std::ranges::count(reading->fabric.vertices, VertexKind::host, &Vertex::kind);
+  if (hosts * arguments.gpus_per_host > kMostFabricGpus)
+    return invalid(fmt::format("--gpus-per-host {}: on {} hosts that is {} GPUs, of at most {}",
+                               arguments.gpus_per_host, hosts, hosts * arguments.gpus_per_host,
+                               kMostFabricGpus));
   const std::vector<Placement> ranks = ranks_on_all_hosts(reading->fabric, arguments.gpus_per_host);
   if (ranks.empty()) return invalid("the fabric has no hosts: name another with --fabric");
   Result<TierTree> tree = contract(reading->fabric, ranks);
@@ -300,8 +313,7 @@ Status settle_mesh_and_batch(const Arguments& arguments, int gpus, Problem* prob
     job = *fastest;
     problem->mesh_chosen = true;
   } else if (arguments.batch == 0) {
-    const double even = kTokensPerStep / job.sequence / job.mesh.size(Axis::data) / job.microbatch;
-    job.batch = static_cast<int>(std::max(1.0, std::round(even))) * job.microbatch;
+    job.share_out(kTokensPerStep / job.sequence);
   }
   return {};
 }
@@ -319,6 +331,11 @@ Result<Problem> make_problem(const Arguments& arguments) {
     if (!mesh) return mesh.status();
     problem.job.mesh = *mesh;
   }
+  if (arguments.mesh.empty() && arguments.interleave > 0)
+    return invalid(
+        fmt::format("--interleave {}: the search for a mesh takes one layer a chunk: give the mesh "
+                    "with --mesh, or leave it out",
+                    arguments.interleave));
   SENNIT_RETURN_IF_ERROR(in_range("--gpus-per-host", arguments.gpus_per_host, 0, 4096));
   SENNIT_RETURN_IF_ERROR(find_fabric(arguments, &problem));
   const Result<int> gpus = count_gpus(arguments, problem);

@@ -92,6 +92,7 @@ std::string memory_text(const Problem& problem, const Answer& answer) {
 }
 
 std::string groups_text(const Problem& problem, const Answer& answer) {
+  if (answer.dimensions.empty()) return "\none GPU: nothing is communicated\n";
   std::string text = fmt::format("\n{:<10} {:>7} {:>8}  members of one are spread over\n", "groups",
                                  "number", "members");
   for (const Dimension& d : answer.dimensions) {
@@ -119,6 +120,7 @@ std::string tiers_text(const Problem& problem, const SetBound& bound, double of)
 }
 
 std::string calls_text(const Problem& problem, const Answer& answer) {
+  if (answer.calls.empty()) return "";
   std::string text = fmt::format(
       "\n{:<8} {:<14} {:<18} {:>8} {:>8} {:>9} {:>6} {:>9} {:>9} {:>9}\n", "groups", "collective",
       "of", "bytes", "x a step", "bound", "binds", "simulated", "predicted", "a step");
@@ -148,7 +150,7 @@ std::string calls_text(const Problem& problem, const Answer& answer) {
 }
 
 // Orders from the fastest; two placements that make no difference are one row.
-std::string options_text(const Answer& answer) {
+std::string options_text(const Problem& problem, const Answer& answer) {
   constexpr size_t kMostRows = 12;
   struct Row {
     const Option* option;
@@ -187,9 +189,10 @@ std::string options_text(const Answer& answer) {
   if (rows.size() > kMostRows)
     text += fmt::format("({} in all; those between are left out)\n", rows.size());
   if (answer.faster)
-    text += fmt::format("faster by this model, and fits: --mesh {} --batch {}: {}, {:.1f}% MFU\n",
+    text += fmt::format("faster by this model, and fits: --mesh {} --batch {}{}: {}, {:.1f}% MFU\n",
                         answer.faster->mesh.to_text(), answer.faster->batch,
-                        duration_text(answer.faster_step.total), 100 * answer.faster_step.mfu);
+                        without_interleave(problem.job), duration_text(answer.faster_step.total),
+                        100 * answer.faster_step.mfu);
   return text;
 }
 
@@ -221,6 +224,33 @@ std::string cost_text(const Problem& problem, const Answer& answer) {
   return text;
 }
 
+// Why a fabric shows in MFU or does not: what of the data-parallel transfers is waited for.
+std::string transfers_text(const Problem& problem, const Answer& answer) {
+  std::string text;
+  for (const CurvePoint& p : answer.curve) {
+    if (p.gpus != problem.job.mesh.gpus() || !p.fits) continue;
+    const auto transfers = [](const CurvePoint::Fabric& f) {
+      return f.step.data + f.step.data_hidden;
+    };
+    const CurvePoint::Fabric &first = p.fabrics.front(), &last = p.fabrics.back();
+    text += fmt::format(
+        "on {} GPUs data-parallel transfers take {} a step at {:.0f}:1, of which {} are not behind "
+        "computation",
+        p.gpus, duration_text(transfers(first)), first.oversubscription,
+        duration_text(first.step.data));
+    if (p.fabrics.size() == 1)
+      text += "; there is no tier above the hosts to oversubscribe";
+    else if (transfers(last) < 1.01 * transfers(first))
+      text += fmt::format("; no more at {:.0f}:1: tiered, they wait for NICs, not for uplinks",
+                          last.oversubscription);
+    else
+      text += fmt::format("; at {:.0f}:1 {} and {}", last.oversubscription,
+                          duration_text(transfers(last)), duration_text(last.step.data));
+    text += "\n";
+  }
+  return text;
+}
+
 std::string curve_text(const Problem& problem, const Answer& answer) {
   if (answer.curve.empty()) return "";
   std::string text = fmt::format(
@@ -242,7 +272,9 @@ std::string curve_text(const Problem& problem, const Answer& answer) {
     text += fmt::format("{:>7}  {:<20} {:>6} {:>9} |", p.gpus, p.mesh.to_text(), p.batch,
                         fmt::format("{:.1f} M", p.tokens_per_step / 1e6));
     const auto column = [&](int width, auto value) {
-      for (const CurvePoint::Fabric& f : p.fabrics) text += fmt::format(" {:>{}}", value(f), width);
+      for (size_t i = 0; i < std::size(kOversubscriptions); i++)
+        text += i < p.fabrics.size() ? fmt::format(" {:>{}}", value(p.fabrics[i]), width)
+                                     : fmt::format(" {:>{}}", "-", width);
       text += " |";
     };
     column(kWidths[0],
@@ -256,27 +288,7 @@ std::string curve_text(const Problem& problem, const Answer& answer) {
     text += fmt::format(" {:.2f} x at {:.0f}:1\n", last.reversed.total / last.step.total,
                         last.oversubscription);
   }
-  // Why a fabric shows in MFU or does not: what of the data-parallel transfers is waited for.
-  for (const CurvePoint& p : answer.curve) {
-    if (p.gpus != problem.job.mesh.gpus() || !p.fits) continue;
-    const auto transfers = [](const CurvePoint::Fabric& f) {
-      return f.step.data + f.step.data_hidden;
-    };
-    const CurvePoint::Fabric &first = p.fabrics.front(), &last = p.fabrics.back();
-    text += fmt::format(
-        "on {} GPUs data-parallel transfers take {} a step at {:.0f}:1, of which {} are not behind "
-        "computation",
-        p.gpus, duration_text(transfers(first)), first.oversubscription,
-        duration_text(first.step.data));
-    if (transfers(last) < 1.01 * transfers(first))
-      text += fmt::format("; no more at {:.0f}:1: tiered, they wait for NICs, not for uplinks",
-                          last.oversubscription);
-    else
-      text += fmt::format("; at {:.0f}:1 {} and {}", last.oversubscription,
-                          duration_text(transfers(last)), duration_text(last.step.data));
-    text += "\n";
-  }
-  return text;
+  return text + transfers_text(problem, answer);
 }
 
 std::string constants_text(const Job& job) {
@@ -330,8 +342,9 @@ std::string count_text(double count) {
 
 std::string text_of(const Problem& problem, const Answer& answer) {
   return heading(problem, answer) + step_text(answer) + memory_text(problem, answer) +
-         groups_text(problem, answer) + calls_text(problem, answer) + options_text(answer) +
-         cost_text(problem, answer) + curve_text(problem, answer) + constants_text(problem.job);
+         groups_text(problem, answer) + calls_text(problem, answer) +
+         options_text(problem, answer) + cost_text(problem, answer) + curve_text(problem, answer) +
+         constants_text(problem.job);
 }
 
 }  // namespace sennit::forecast

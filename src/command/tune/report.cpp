@@ -41,29 +41,32 @@ const TimedPlan* find(const std::vector<TimedPlan>& plans, const TimedPlan& want
   return nullptr;
 }
 
-void print_heading(const char* what, size_t rounds, int ranks) {
+FILE* screen(const std::string& json) { return json == "-" ? stderr : stdout; }
+
+void print_heading(FILE* to, const char* what, size_t rounds, int ranks) {
   fmt::print(
+      to,
       "{}: {} ranks; typical of {} times of the slowest rank\n{:<15} {:>12} {:<20} {:<32} {:>11} "
       "{:>11} {:>6}\n",
       what, ranks, rounds, "collective", "bytes", "algorithm", "parameters", "predicted",
       "measured", "ratio");
 }
 
-void print(const Trials& trials, const bench::Case& what) {
+void print(FILE* to, const Trials& trials, const bench::Case& what) {
   for (size_t i = 0; i < trials.plans().size(); i++) {
     const Plan& plan = trials.plans()[i];
     const double measured_us = trials.measured_us()[i];
-    fmt::print("{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6.2f}  {}\n",
+    fmt::print(to, "{:<15} {:>12} {:<20} {:<32} {:>11} {:>11} {:>6.2f}  {}\n",
                i == 0 ? name(what.collective) : "", i == 0 ? fmt::format("{}", what.bytes()) : "",
                plan.algorithm, plan.parameters.to_text(), plan::time_text(plan.predicted_ns),
                plan::time_text(static_cast<uint64_t>(measured_us * 1e3)),
                static_cast<double>(plan.predicted_ns) / (measured_us * 1e3),
                i == trials.winner() ? (i == 0 ? "kept" : "kept: faster than predicted best") : "");
   }
-  std::fflush(stdout);
+  std::fflush(to);
 }
 
-void print_choices(const char* which, const std::vector<TimedPlan>& choices,
+void print_choices(FILE* to, const char* which, const std::vector<TimedPlan>& choices,
                    const std::vector<TimedPlan>& trace, int ranks) {
   double worst = 1, sum = 0, judged = 0;
   std::string where;
@@ -84,6 +87,7 @@ void print_choices(const char* which, const std::vector<TimedPlan>& choices,
   }
   if (judged > 0)
     fmt::print(
+        to,
         "{} the model's own choice takes {:.2f} x the fastest that was tried on average, {:.2f} x "
         "at worst{}\n",
         which, sum / judged, worst, where);
@@ -91,7 +95,8 @@ void print_choices(const char* which, const std::vector<TimedPlan>& choices,
 
 Status write_json(const std::string& path, const Communicator& inside, const PlanOptions& before,
                   const PlanOptions& after, const Choices& choices, const Trace& trace) {
-  FILE* const file = std::fopen(path.c_str(), "w");
+  const bool standard = path == "-";
+  FILE* const file = standard ? stdout : std::fopen(path.c_str(), "w");
   if (!file) return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
   for (size_t i = 0; i < trace.plans().size(); i++) {
     const TimedPlan& timed = trace.plans()[i];
@@ -119,7 +124,7 @@ Status write_json(const std::string& path, const Communicator& inside, const Pla
     fmt::print(file, "{}\n", json_to_text(line));
   }
   const bool failed = std::ferror(file) != 0;
-  if (std::fclose(file) != 0 || failed)
+  if ((standard ? std::fflush(file) : std::fclose(file)) != 0 || failed)
     return invalid(fmt::format("--json {}: {}", path, std::strerror(errno)));
   return {};
 }

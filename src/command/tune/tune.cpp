@@ -155,7 +155,7 @@ Status check_files(const TuneArguments& a, Communicator& inside) {
   const std::string path = tuning_path(inside.context().fabric().fingerprint());
   if (path.empty()) return invalid("there is no HOME to keep it in: name a file with --file");
   SENNIT_RETURN_IF_ERROR(Tuning().add_to(path));
-  if (a.json.empty()) return {};
+  if (a.json.empty() || a.json == "-") return {};
   FILE* const json = std::fopen(a.json.c_str(), "a");
   if (!json) return invalid(fmt::format("--json {}: {}", a.json, std::strerror(errno)));
   std::fclose(json);
@@ -182,7 +182,7 @@ struct Tried {
 };
 
 // Rank 0 fits and tells the others: all must plan alike. Whether it did.
-Result<bool> calibrate(Communicator& inside, const std::vector<TimedPlan>& trace,
+Result<bool> calibrate(FILE* screen, Communicator& inside, const std::vector<TimedPlan>& trace,
                        PlanOptions* fitted) {
   PlanOptions options = inside.context().plan_options();
   Tuning table;
@@ -191,6 +191,7 @@ Result<bool> calibrate(Communicator& inside, const std::vector<TimedPlan>& trace
   if (impossible) {
     const Bound bound = lower_bound(impossible->request, inside.tree());
     fmt::print(
+        screen,
         "\nnot calibrated: {} of {} took {}, and on the rates that the fabric gives none takes "
         "less "
         "than {} ({}). These rates are too low: correct them, or have them probed "
@@ -203,6 +204,7 @@ Result<bool> calibrate(Communicator& inside, const std::vector<TimedPlan>& trace
     options.cost = calibrate(inside.tree(), options, trace);
     table.set_cost(inside.tree().fingerprint(), options.cost);
     fmt::print(
+        screen,
         "\ncalibrated on {} times: predicted and measured differ by a factor of {:.2f} (before: "
         "{:.2f})\n",
         trace.size(),
@@ -246,9 +248,10 @@ Status check_choice(Communicator& inside) {
 Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) {
   const Trials::Effort effort = a.effort;
   const bool reporting = inside.rank() == 0;
+  FILE* const screen = tuned::screen(a.json);
   SENNIT_RETURN_IF_ERROR(check_choice(inside));
   SENNIT_RETURN_IF_ERROR(check_ahead(a, wanted, inside));
-  if (reporting) tuned::print_heading("as predicted", effort.rounds, inside.size());
+  if (reporting) tuned::print_heading(screen, "as predicted", effort.rounds, inside.size());
   bench::Options options;
   std::vector<Tried> tried;
   tuned::Trace trace;
@@ -268,14 +271,14 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
       const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
       if (!trials) return trials.status();
       if (!*trials) continue;
-      if (reporting) tuned::print(**trials, one.what);
+      if (reporting) tuned::print(screen, **trials, one.what);
       trace.add(**trials, choice->request);
       tried.push_back(one);
       choices.planned.push_back(*choice);
     }
   const PlanOptions before = inside.context().plan_options();
   PlanOptions fitted;
-  const Result<bool> calibrated = calibrate(inside, trace.plans(), &fitted);
+  const Result<bool> calibrated = calibrate(screen, inside, trace.plans(), &fitted);
   if (!calibrated) return calibrated.status();
   bool heading = reporting;
   for (const Tried& one : *calibrated ? tried : std::vector<Tried>()) {
@@ -286,17 +289,17 @@ Status tune(const TuneArguments& a, const Wanted& wanted, Communicator& inside) 
     const Result<const Trials*> trials = run_trials(inside, one.call, one.what, effort);
     if (!trials) return trials.status();
     if (heading)
-      tuned::print_heading("as predicted when calibrated, where that is another plan",
+      tuned::print_heading(screen, "as predicted when calibrated, where that is another plan",
                            effort.rounds, inside.size());
     heading = false;
     if (!*trials) continue;
-    if (reporting) tuned::print(**trials, one.what);
+    if (reporting) tuned::print(screen, **trials, one.what);
     trace.add(**trials, choice->request);
   }
   if (!reporting) return {};
-  tuned::print_choices("before that", choices.planned, trace.plans(), inside.size());
+  tuned::print_choices(screen, "before that", choices.planned, trace.plans(), inside.size());
   if (*calibrated)
-    tuned::print_choices("calibrated", choices.calibrated, trace.plans(), inside.size());
+    tuned::print_choices(screen, "calibrated", choices.calibrated, trace.plans(), inside.size());
   return a.json.empty() ? Status()
                         : tuned::write_json(a.json, inside, before, fitted, choices, trace);
 }
@@ -312,7 +315,8 @@ int run_rank(const TuneArguments& a, const Wanted& wanted, BootstrapOptions boot
   if (comm) {
     status = tune(a, wanted, internal(*comm));
     if (status.ok() && rank == 0)
-      fmt::print("kept in {}\n", tuning_path(internal(*comm).context().fabric().fingerprint()));
+      fmt::print(tuned::screen(a.json), "kept in {}\n",
+                 tuning_path(internal(*comm).context().fabric().fingerprint()));
     if (status.ok() && sennit_comm_finalize(*comm) != SENNIT_OK)
       status = Status(SENNIT_INTERNAL, sennit_last_error());
     sennit_comm_destroy(*comm);
@@ -351,7 +355,8 @@ void add_tune_command(CommandLine& line, char** argv) {
   command.option("--fabric", a->fabric, "fabric file");
   command.option("--file", a->file,
                  "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
-  command.option("--json", a->json, "file for a line of JSON for each plan that was timed");
+  command.option("--json", a->json,
+                 "file for a line of JSON for each plan that was timed; - is standard output");
   command.action([a, argv, command] {
     const Status given = check_given(command);
     const Result<Wanted> wanted = given.ok() ? understand(*a) : given;

@@ -2,6 +2,7 @@
 // plan.
 #pragma once
 
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -35,11 +36,13 @@ struct Choices {
   std::vector<TimedPlan> planned, calibrated;
 };
 
+// Where the table goes: standard error, where standard output is the JSON's ("-").
+FILE* screen(const std::string& json);
 // The line above a table of so many rounds among so many ranks.
-void print_heading(const char* what, size_t rounds, int ranks);
-void print(const Trials& trials, const bench::Case& what);
+void print_heading(FILE* to, const char* what, size_t rounds, int ranks);
+void print(FILE* to, const Trials& trials, const bench::Case& what);
 // How far the model's choices are from the fastest that was tried, request by request.
-void print_choices(const char* which, const std::vector<TimedPlan>& choices,
+void print_choices(FILE* to, const char* which, const std::vector<TimedPlan>& choices,
                    const std::vector<TimedPlan>& trace, int ranks);
 // With what the model said before and after, and which plans it chose.
 Status write_json(const std::string& path, const Communicator& inside, const PlanOptions& before,

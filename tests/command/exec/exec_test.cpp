@@ -4,10 +4,13 @@
 // ctest not-sanitized: the programs are not built with the sanitizer, and a sanitized library needs its runtime first
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "nccl/abi.h"
 #include "tests/support/shell.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace {
 
@@ -94,10 +97,25 @@ TEST(Exec, KeepsWhatWasPreloadedBefore) {
       << outcome.output;
 }
 
+TEST(Exec, APathThatTheLoaderWouldCutIsNotPreloaded) {
+  const sennit::trainer::TestFolder folder;
+  const std::string home = folder / "my tools";
+  std::filesystem::create_directories(home + "/bin");
+  std::filesystem::create_directories(home + "/lib/sennit");
+  std::filesystem::copy_file(kBin + "sennit", home + "/bin/sennit");
+  std::ofstream(home + "/lib/sennit/libnccl.so.2");
+  const Outcome outcome = sh("'" + home + "/bin/sennit' exec -- true");
+  EXPECT_EQ(outcome.status, 3);
+  EXPECT_NE(outcome.output.find(home + "/lib/sennit: in LD_PRELOAD a blank or a colon"),
+            std::string::npos)
+      << outcome.output;
+}
+
 TEST(Exec, SaysWhatCannotBeStarted) {
   const Outcome absent = sh(kExec + "-- no-such-program");
   EXPECT_EQ(absent.status, 127);
   EXPECT_EQ(absent.output, "sennit exec: no-such-program: No such file or directory\n");
+  EXPECT_EQ(sh("(" + kExec + "-- no-such-program 2>&-)").status, 127) << "also where nobody hears";
   EXPECT_EQ(sh(kExec + "-- /").status, 126);
   const Outcome nothing = sh(kExec);
   EXPECT_EQ(nothing.status, 2);

@@ -5,9 +5,13 @@
 // ctest not-sanitized: the programs are not built with the sanitizer, and a sanitized library needs its runtime first
 #include <gtest/gtest.h>
 
+#include <elf.h>
+
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
@@ -110,6 +114,50 @@ TEST(LargeCounts, ALauncherIsFoundAsItIsStarted) {
       sh("PATH=" + elsewhere.path() + ":$PATH " + kExec + "-v -- env ONE=1 mpiexec " + kPreloaded);
   EXPECT_TRUE(has(by_path, kGo)) << by_path.output;
   EXPECT_TRUE(has(by_path, "/libsennit_pmpi_large.so\n")) << by_path.output;
+}
+
+// A file with one table of symbols, which is also that of its names. It ends with `names`.
+void write_library(const fs::path& path, Elf64_Off sections, Elf64_Off table, Elf64_Xword bytes,
+                   std::string_view names) {
+  constexpr size_t kFile = 4096;  // a page: nothing is mapped behind it
+  std::string file(kFile, '\0');
+  Elf64_Ehdr head = {};
+  std::memcpy(head.e_ident, ELFMAG, SELFMAG);
+  head.e_ident[EI_CLASS] = ELFCLASS64;
+  head.e_shoff = sections;
+  head.e_shnum = 1;
+  Elf64_Shdr section = {};
+  section.sh_type = SHT_DYNSYM;
+  section.sh_offset = table;
+  section.sh_size = bytes;
+  Elf64_Sym symbol = {};
+  symbol.st_name = static_cast<Elf64_Word>(bytes - names.size());
+  symbol.st_shndx = 1;
+  std::memcpy(file.data(), &head, sizeof head);
+  std::memcpy(file.data() + sizeof head, &section, sizeof section);
+  std::memcpy(file.data() + sizeof head + sizeof section, &symbol, sizeof symbol);
+  names.copy(file.data() + kFile - names.size(), names.size());
+  std::ofstream(path, std::ios::binary) << file;
+}
+
+TEST(LargeCounts, ALibraryWhoseTablesLieOutsideOfItHasNone) {
+  const Installed with({});
+  const fs::path library = with.folder() / "lib/libmpi.so.12";
+  constexpr Elf64_Off kSections = sizeof(Elf64_Ehdr), kTable = kSections + sizeof(Elf64_Shdr),
+                      kFar = Elf64_Off{1} << 40;
+  struct Case {
+    Elf64_Off sections, table, bytes;
+    std::string_view names;
+  };
+  // Ends beyond 2^64 look as though they were within; a name at the file's end has no zero.
+  for (const Case& c :
+       {Case{-sizeof(Elf64_Shdr), kTable, sizeof(Elf64_Sym), ""}, Case{kSections, -kFar, kFar, ""},
+        Case{kSections, kTable, 4096 - kTable, "MPI_Allreduce_c"}}) {
+    write_library(library, c.sections, c.table, c.bytes, c.names);
+    const Outcome outcome = sh(kExec + "-v -- " + with.launcher().string() + " " + kPreloaded);
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_TRUE(has(outcome, library.string() + " does not have them\n")) << outcome.output;
+  }
 }
 
 TEST(LargeCounts, WhatCannotBeToldIsNotInFront) {

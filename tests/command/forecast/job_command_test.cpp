@@ -88,6 +88,32 @@ TEST(JobCommand, CurveCountsSwitchesAndCables) {
   EXPECT_EQ(first["fabrics"][2]["cables"], 2 * 512 + 8 * 10);
 }
 
+// There is nothing to oversubscribe, and every column stays below its heading.
+TEST(JobCommand, CurveOfHostsOnOneSwitch) {
+  if (sennit_test::kSanitized) GTEST_SKIP() << "takes minutes under a sanitizer";
+  const std::string file =
+      testing::TempDir() + "/sennit-job-switch-" + std::to_string(getpid()) + ".json";
+  std::ofstream(file)
+      << R"({"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
+    "num_hidden_layers": 4, "vocab_size": 32000})";
+  const Outcome outcome = sh(kSennit + file + " --mesh dp8 --fabric 'hosts=8;nic=50GB/s'");
+  std::remove(file.c_str());
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  size_t rows = 0;
+  std::vector<size_t> bars;
+  for (const std::string& line : outcome.lines()) {
+    std::vector<size_t> of_line;
+    for (size_t at = line.find('|'); at != line.npos; at = line.find('|', at + 1))
+      of_line.push_back(at);
+    if (of_line.empty()) continue;
+    if (rows++ == 0) bars = of_line;
+    EXPECT_EQ(of_line, bars) << line;
+  }
+  EXPECT_GT(rows, 9u) << outcome.output;
+  EXPECT_NE(outcome.output.find("; there is no tier above the hosts"), std::string::npos)
+      << outcome.output;
+}
+
 TEST(JobCommand, ReadsAModelAndWritesItsFiles) {
   const std::string stem = testing::TempDir() + "/sennit-job-" + std::to_string(getpid());
   std::ofstream(stem + ".json")
@@ -124,8 +150,12 @@ TEST(JobCommand, OneHostAndOneGpu) {
   std::ofstream(file)
       << R"({"hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16,
     "num_hidden_layers": 8, "vocab_size": 32000})";
-  const json small = answer(file + " --no-curve --fabric 'hosts=1;nic=50GB/s'");
+  const std::string call = file + " --no-curve --fabric 'hosts=1;nic=50GB/s'";
+  const json small = answer(call);
+  const Outcome said = sh(kSennit + call);
   std::remove(file.c_str());
+  EXPECT_NE(said.output.find("one GPU: nothing is communicated\n"), std::string::npos)
+      << said.output;
   ASSERT_TRUE(small.is_object());
   EXPECT_EQ(small["mesh"], "dp1");
   EXPECT_TRUE(small["calls"].empty());
@@ -138,6 +168,15 @@ TEST(JobCommand, ListsAccelerators) {
     EXPECT_NE(outcome.output.find(name), std::string::npos) << name;
 }
 
+TEST(JobCommand, AnotherMeshIsWithoutTheInterleavingOfThisOne) {
+  const std::string call = "llama3-8b --mesh tp8,pp4,dp8 --no-curve" + kSmall;
+  const Outcome usual = sh(kSennit + call), interleaved = sh(kSennit + call + " --interleave 3");
+  EXPECT_NE(usual.output.find("faster by this model"), std::string::npos) << usual.output;
+  EXPECT_EQ(usual.output.find("without --interleave"), std::string::npos) << usual.output;
+  EXPECT_NE(interleaved.output.find(" without --interleave: "), std::string::npos)
+      << interleaved.output;
+}
+
 TEST(JobCommand, MarksWhatIsAssumed) {
   const std::string call = kSennit + "llama3-8b --no-curve --fabric 'racks=2x4;ranks=8'";
   const Outcome refused = sh(call + " 2>&1");
@@ -146,6 +185,58 @@ TEST(JobCommand, MarksWhatIsAssumed) {
   const Outcome assumed = sh(call + " --assume 2>&1");
   EXPECT_EQ(assumed.status, 0) << assumed.output;
   EXPECT_NE(assumed.output.find("ASSUMED"), std::string::npos) << assumed.output;
+}
+
+TEST(JobCommand, AssumedCapacitiesAreThoseBetweenHosts) {
+  const std::string call = "llama3-8b --mesh tp8,dp8 --no-curve --fabric 'racks=2x4;ranks=8";
+  const json assumed = answer(call + "' --assume"),
+             declared = answer(call + ";nic=400GB/s;oversubscription=4'");
+  ASSERT_TRUE(assumed.is_object() && declared.is_object());
+  EXPECT_EQ(assumed["capacities_known"], false);
+  EXPECT_DOUBLE_EQ(assumed["step"]["tensor_s"].get<double>(),
+                   declared["step"]["tensor_s"].get<double>())
+      << "links within a host are the accelerator's";
+  EXPECT_DOUBLE_EQ(assumed["step"]["seconds"].get<double>(),
+                   declared["step"]["seconds"].get<double>());
+}
+
+// The accelerator's links lead from one to the other, at the rate of each GPU's own boundary.
+TEST(JobCommand, NumaNodesOfAHostAreNotSlowerThanItsLinks) {
+  const std::string file = testing::TempDir() + "/sennit-job-numa-" + std::to_string(getpid());
+  const std::string hosts = "switch s\nhost h[0-1]\nlink h[0-1] s unknown\n",
+                    gpus = "gpu h0/gpu[0-3] host h0\ngpu h1/gpu[0-3] host h1\n";
+  std::string inside;
+  for (const std::string h : {"h0", "h1"}) {
+    inside += "numa " + h + "/numa[0-1] host " + h + "\n";
+    inside += "link " + h + "/numa0 " + h + "/gpu[0-1] unknown\n";
+    inside += "link " + h + "/numa1 " + h + "/gpu[2-3] unknown\n";
+  }
+  json answers[2];
+  for (const bool numa : {false, true}) {
+    std::ofstream(file) << hosts + gpus + (numa ? inside : "");
+    answers[numa ? 1 : 0] =
+        answer("llama3-8b --mesh tp4,dp2 --batch 2 --no-curve --assume --fabric " + file);
+  }
+  std::remove(file.c_str());
+  ASSERT_TRUE(answers[0].is_object() && answers[1].is_object());
+  EXPECT_GT(answers[1]["step"]["tensor_s"].get<double>(), 0);
+  for (const char* part : {"tensor_s", "seconds"})
+    EXPECT_DOUBLE_EQ(answers[0]["step"][part].get<double>(),
+                     answers[1]["step"][part].get<double>());
+}
+
+TEST(JobCommand, ShardedWeightsAreGatheredForTheBackwardPassAsWell) {
+  const json job = answer("llama3-8b --mesh tp2,dp128 --batch 16 --zero 3 --no-curve" + kSmall);
+  ASSERT_TRUE(job.is_object());
+  EXPECT_EQ(job["at_once"][0]["calls"], "64 tp all_gather, 64 tp reduce_scatter, 1 dp all_gather");
+  EXPECT_EQ(job["at_once"][1]["calls"],
+            "128 tp all_gather, 64 tp reduce_scatter, 1 dp all_gather, 1 dp reduce_scatter");
+}
+
+TEST(JobCommand, AStageMayHoldTheOutputLayerAlone) {
+  const Outcome outcome = sh(kSennit + "llama3-8b --mesh tp8,pp32 --no-curve" + kSmall);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(outcome.output.find("nan"), std::string::npos) << outcome.output;
 }
 
 // What NCCL takes, by the kind of wire, as plan, topo and bench say it.
@@ -188,6 +279,9 @@ TEST(JobCommand, RefusesACallThatIsOff) {
       {"llama3-8b --mesh tp3,dp1" + kSmall, "32 heads"},
       {"llama3-8b --mesh pp64" + kSmall, "only 32 layers"},
       {"llama3-8b --mesh tp8 --batch 3 --microbatch 2" + kSmall, "--microbatch 2"},
+      {"llama3-8b --batch 3 --microbatch 2" + kSmall, "--microbatch 2: does not divide the 3"},
+      {"llama3-8b --interleave 4" + kSmall, "--interleave 4: the search"},
+      {"llama3-8b --gpus-per-host 4096 --fabric meta24k", "is 12582912 GPUs, of at most 1048576"},
       {"llama3-9b", "llama3-405b"},
       {"", "no model"},
       {"llama3-8b --mesh ''" + kSmall, "--mesh: expected a value"},

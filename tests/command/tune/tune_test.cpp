@@ -14,12 +14,10 @@ using sennit_test::Outcome;
 namespace {
 
 // No launcher's variables reach it.
-Outcome tune(const std::string& arguments) {
-  return sennit_test::sh(
-      "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK "
-      "-u SLURM_PROCID timeout 120 " SENNIT_BINARY_DIR "/bin/sennit tune " +
-      arguments);
-}
+const std::string kTune =
+    "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK "
+    "-u SLURM_PROCID timeout 120 " SENNIT_BINARY_DIR "/bin/sennit tune ";
+Outcome tune(const std::string& arguments) { return sennit_test::sh(kTune + arguments); }
 
 TEST(Tune, SizesBelowAnElementForEachRankAreRefused) {
   const sennit::trainer::TestFolder folder;
@@ -40,6 +38,18 @@ TEST(Tune, OptionsGivenWithoutAValueNameThemselves) {
     EXPECT_NE(empty.output.find("expected a value and found none"), std::string::npos)
         << empty.output;
   }
+}
+
+// As other commands have it: nothing but the lines, and no file of that name.
+TEST(Tune, JsonGoesToStandardOutput) {
+  const sennit::trainer::TestFolder folder;
+  const Outcome lines = sennit_test::sh_output(
+      "cd " + folder.path() + " && " + kTune +
+      "all_reduce --ranks 2 -b 1K -e 1K --plans 1 --rounds 1 --file tuning --json - 2> table");
+  EXPECT_EQ(lines.status, 0) << lines.output;
+  ASSERT_FALSE(lines.output.empty());
+  for (const std::string& line : lines.lines()) EXPECT_TRUE(line.starts_with("{")) << line;
+  EXPECT_FALSE(std::filesystem::exists(folder / "-"));
 }
 
 }  // namespace
