@@ -136,11 +136,21 @@ Status make_writable(const std::string& folder) {
 }
 
 std::vector<std::string> names_in(const std::string& folder) {
+  Result<std::vector<std::string>> names = listed_names(folder);
+  return names ? *std::move(names) : std::vector<std::string>();
+}
+
+Result<std::vector<std::string>> listed_names(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
   for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
        at.increment(error))
     names.push_back(at->path().filename().string());
+  if (error && error != std::errc::no_such_file_or_directory &&
+      error != std::errc::not_a_directory) {
+    errno = error.value();
+    return Status(SENNIT_OUT_OF_RESOURCES, file_error(folder, "listed").text());
+  }
   std::sort(names.begin(), names.end());
   return names;
 }

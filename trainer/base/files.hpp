@@ -48,8 +48,11 @@ Status write_file_durably(const std::string& file, std::string_view text);
 Status sync_folder(const std::string& folder);    // the names in it outlive a crash
 Status make_folders(const std::string& folder);   // and those above it; one that is there is fine
 Status make_writable(const std::string& folder);  // and sees that files can be made in it
-// The names in a folder, sorted; none where it is not there.
+// The names in a folder, sorted; none where it is not there or cannot be listed.
 std::vector<std::string> names_in(const std::string& folder);
+// The same, for whom a folder that is there and cannot be listed is no empty one:
+// SENNIT_OUT_OF_RESOURCES, whatever the reason is.
+Result<std::vector<std::string>> listed_names(const std::string& folder);
 
 // JSON objects that carry their own checksum under the key "checksum", which read_sealed() takes
 // out.

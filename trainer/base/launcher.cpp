@@ -88,6 +88,13 @@ int slurms_tasks_here() {
 
 bool launched() { return launchers_variables().rank != nullptr; }
 
+std::vector<std::string> variables_of_launchers() {
+  std::vector<std::string> set;
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID", kPmi.rank})
+    if (variable(name)) set.emplace_back(name);
+  return set;
+}
+
 std::string launchers_rank() {
   const char* const rank = variable(launchers_variables().rank);
   return rank ? rank : "";

@@ -62,7 +62,9 @@ struct CheckpointOptions {
   int keep_last = 3;      // 0: all
   bool keep_best = true;  // by held-out loss, beside the last ones
   int copy_threads = 2;
-  double patience_s = 300;  // for which rank 0 waits for the other ranks' files after its own
+  // So long rank 0 waits for the other ranks' files after its own, beside the time over which their
+  // writing may be spread.
+  double patience_s = 300;
   // Asked while it does, on the writing thread: what the run failed with. A rank that died writes
   // no file.
   std::function<Status()> run_status = {};
@@ -97,8 +99,8 @@ class CheckpointWriter {
   // Waits for the save before, copies the pieces, and returns. All ranks call it with the same
   // step, loss, state and model; pieces of one name agree in type and shape, and those of all ranks
   // together tile each tensor exactly, or the save fails. state: anything JSON that the run needs
-  // to go on. model: LlamaConfig::to_json(), or any JSON; tokenizer: a file that is copied into the
-  // checkpoint, or empty.
+  // to go on. model: LlamaConfig::to_json(), or any JSON; tokenizer: a model's bytes, which become
+  // a file of the checkpoint, or empty.
   Status save(int64_t step, std::optional<double> held_out_loss, const nlohmann::json& state,
               const std::string& model, const std::string& tokenizer,
               std::span<const TensorPiece> pieces);
@@ -159,7 +161,8 @@ class Checkpoint {
 
 // The newest step-N in a run's folder that opens; nothing where there is none. One that does not
 // open (which no kill leaves behind) is passed over with a warning. Errors: there are some, and
-// none opens.
+// none opens (SENNIT_INVALID_ARGUMENT); the folder is there and cannot be listed
+// (SENNIT_OUT_OF_RESOURCES).
 Result<std::optional<std::string>> newest_checkpoint(const std::string& folder);
 // The newest step-N before a step all of whose checksums are right, or nothing: reads all of it.
 std::string whole_checkpoint_before(const std::string& folder, int64_t step);

@@ -172,6 +172,14 @@ Status write_model(const Checkpoint& checkpoint, const std::string& folder, Type
   return {};
 }
 
+// Whether it puts a space before a text, as transformers then must, too.
+bool adds_prefix_space(const Tokenizer& tokenizer) {
+  std::vector<int32_t> tokens;
+  Tokenizer::Memory memory;
+  tokenizer.encode("x", &tokens, &memory);
+  return tokenizer.decode(tokens).starts_with(' ');
+}
+
 }  // namespace
 
 Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder, Type type,
@@ -206,7 +214,7 @@ Status export_checkpoint(const Checkpoint& checkpoint, const std::string& folder
                                {"unk_token", tokenizer->piece(tokenizer->unknown())},
                                {"add_bos_token", true},
                                {"add_eos_token", false},
-                               {"add_prefix_space", false},
+                               {"add_prefix_space", adds_prefix_space(*tokenizer)},
                                {"legacy", false},
                                {"clean_up_tokenization_spaces", false}};
     SENNIT_RETURN_IF_ERROR(

@@ -51,9 +51,11 @@ struct Known {
   int64_t step = 0;
 };
 
-std::vector<Known> checkpoints_in(const std::string& folder) {  // by step
+Result<std::vector<Known>> checkpoints_in(const std::string& folder) {  // by step
+  const Result<std::vector<std::string>> names = listed_names(folder);
+  if (!names) return names.status();
   std::vector<Known> known;
-  for (const std::string& name : names_in(folder))
+  for (const std::string& name : *names)
     if (const auto step = step_of(name)) known.push_back({name, *step});
   std::sort(known.begin(), known.end(),
             [](const Known& a, const Known& b) { return a.step < b.step; });
@@ -91,7 +93,12 @@ Status put_in_place(const std::string& hidden, const std::string& final) {
 }
 
 bool keep_chosen(const std::string& folder, int64_t step, int keep_last, bool keep_best) {
-  const std::vector<Known> known = checkpoints_in(folder);
+  const Result<std::vector<Known>> listed = checkpoints_in(folder);
+  if (!listed) {
+    log(LogLevel::warn, "no older checkpoint is removed: {}", listed.status().text());
+    return false;
+  }
+  const std::vector<Known>& known = *listed;
   const Known* best = nullptr;
   double lowest = 0;
   for (const Known& one : known) {
@@ -119,7 +126,9 @@ void remove_leftovers(const std::string& folder, const std::string& attempt) {
 }
 
 Result<std::optional<std::string>> newest_checkpoint(const std::string& folder) {
-  const std::vector<Known> known = checkpoints_in(folder);
+  const Result<std::vector<Known>> listed = checkpoints_in(folder);
+  if (!listed) return listed.status();
+  const std::vector<Known>& known = *listed;
   Status newest;
   for (size_t i = known.size(); i-- > 0;) {
     const std::string path = folder + "/" + known[i].name;
@@ -134,7 +143,9 @@ Result<std::optional<std::string>> newest_checkpoint(const std::string& folder) 
 }
 
 std::string whole_checkpoint_before(const std::string& folder, int64_t step) {
-  const std::vector<Known> known = checkpoints_in(folder);
+  const Result<std::vector<Known>> listed = checkpoints_in(folder);
+  if (!listed) return {};
+  const std::vector<Known>& known = *listed;
   for (size_t i = known.size(); i-- > 0;) {
     if (known[i].step >= step) continue;
     const std::string path = folder + "/" + known[i].name;
@@ -146,7 +157,9 @@ std::string whole_checkpoint_before(const std::string& folder, int64_t step) {
 
 Result<std::optional<SetAside>> set_aside_after(const std::string& folder, int64_t step) {
   SetAside aside;
-  for (const Known& one : checkpoints_in(folder)) {
+  const Result<std::vector<Known>> known = checkpoints_in(folder);
+  if (!known) return known.status();
+  for (const Known& one : *known) {
     if (one.step <= step) continue;
     for (int number = 1; aside.folder.empty(); number++) {
       const std::string name = fmt::format("{}/set-aside-{}", folder, number);

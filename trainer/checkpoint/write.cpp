@@ -87,6 +87,8 @@ struct CheckpointWriter::State {
   // Rank 0, without `agree`: until every rank has left its note, or one has failed.
   Status await_notes(const Save& save) const {
     const auto began = Clock::now();
+    // The others may take as long over theirs, however soon this rank's small file is there.
+    const double patience_s = options.patience_s + save.spread_s;
     for (int rank = 1; rank < options.ranks;) {
       const std::string failed = save.hidden + "/" + note_name(rank, "failed");
       if (::access((save.hidden + "/" + note_name(rank, "json")).c_str(), F_OK) == 0) {
@@ -105,9 +107,9 @@ struct CheckpointWriter::State {
       } else if (abandoned) {
         return {SENNIT_ABORTED,
                 fmt::format("the run ended while rank {} was still to write", rank)};
-      } else if (since(began) > options.patience_s) {
+      } else if (since(began) > patience_s) {
         return {SENNIT_TIMED_OUT, fmt::format("rank {} wrote nothing into {} within {} s", rank,
-                                              save.hidden, options.patience_s)};
+                                              save.hidden, patience_s)};
       } else {
         std::this_thread::sleep_for(std::chrono::milliseconds(since(began) < 1 ? 1 : 20));
       }
@@ -133,10 +135,9 @@ struct CheckpointWriter::State {
     }
     SENNIT_RETURN_IF_ERROR(manifest.check_tiling());
     if (!save.tokenizer.empty()) {
-      const Result<std::string> model = read_file(save.tokenizer);
-      if (!model) return model.status();
-      SENNIT_RETURN_IF_ERROR(write_file_durably(save.hidden + "/" + kCheckpointTokenizer, *model));
-      manifest.tokenizer_checksum = checksum_text(model->data(), model->size());
+      const std::string& model = save.tokenizer;
+      SENNIT_RETURN_IF_ERROR(write_file_durably(save.hidden + "/" + kCheckpointTokenizer, model));
+      manifest.tokenizer_checksum = checksum_text(model.data(), model.size());
     }
     SENNIT_RETURN_IF_ERROR(
         write_file_durably(save.hidden + "/" + kManifestName, manifest.to_text()));

@@ -60,7 +60,11 @@ Result<Checkpoint> open_any(const std::string& path, int* exit_code) {
   *exit_code = is_checkpoint(path) ? 1 : 2;
   if (*exit_code == 2) {
     const Result<std::optional<std::string>> newest = newest_checkpoint(path);
-    if (newest.ok() && *newest) {
+    if (!newest) {  // there are some, and all are damaged, or nobody can tell
+      *exit_code = 1;
+      return newest.status();
+    }
+    if (*newest) {
       fmt::print("newest: {}\n", **newest);
       *exit_code = 1;
       return Checkpoint::open(**newest);

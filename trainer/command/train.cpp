@@ -1,6 +1,6 @@
 // `sennit train CONFIG`: a training run, as launched (mpirun, srun, torchrun), on local processes,
 // or alone.
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
@@ -39,7 +39,8 @@ Status settings_of(const Arguments& arguments, TrainConfig* config) {
 Status plan(const TrainConfig& config, const Arguments& arguments) {
   if (!first_of_ranks()) return {};
   DryRun asked = arguments.plan;
-  if (asked.ranks == 0) asked.ranks = launched() ? launchers_ranks() : arguments.local;
+  if (asked.ranks == 0) asked.ranks = arguments.local;
+  if (asked.ranks == 0 && launched()) asked.ranks = launchers_ranks();
   return dry_run(config, asked);
 }
 
@@ -51,6 +52,19 @@ Status can_start_locally(const Arguments& arguments) {
   return invalid(
       "--backend mpi: --local starts no MPI: start the ranks by mpirun, or by srun with a PMI that "
       "Open MPI knows");
+}
+
+// The processes of --local itself have as many.
+Status no_other_launcher(const Arguments& arguments) {
+  const int ranks = launched() ? launchers_ranks() : 0;
+  if (arguments.local == 0 || ranks == 0 || ranks == arguments.local) return {};
+  if (ranks == 1)
+    return invalid(fmt::format(
+        "--local {0} in the only task of a launcher, as a shell of srun --pty is: have that "
+        "launcher start {0}, without --local, or hide it from these: env -u {1} sennit train ...",
+        arguments.local, fmt::join(variables_of_launchers(), " -u ")));
+  return invalid(fmt::format("--local {}, but a launcher started {}: leave --local out under one",
+                             arguments.local, ranks));
 }
 
 // MPI that the launcher did not start (as torchrun does not) makes a job of its own of every rank,
@@ -67,7 +81,8 @@ Status one_job(const Communicator& job, int ranks) {
 Result<int> train(const Arguments& arguments) {
   TrainConfig config;
   // No rank is connected yet: the launcher's number says who speaks for all.
-  const Status settings = settings_of(arguments, &config);
+  Status settings = settings_of(arguments, &config);
+  if (settings.ok() && !arguments.dry_run) settings = no_other_launcher(arguments);
   if (!settings.ok()) return first_of_ranks() ? settings : Status(settings.kind(), "");
   if (arguments.dry_run) {
     SENNIT_RETURN_IF_ERROR(plan(config, arguments));

@@ -53,7 +53,7 @@ std::string text(const Json& object, const char* key) {
 }  // namespace
 
 struct Dataset::State {
-  std::string folder, fingerprint, tokenizer, tokenizer_checksum;
+  std::string folder, fingerprint, tokenizer, tokenizer_model, tokenizer_checksum;
   int64_t vocabulary = 0;
   size_t token_bytes = 2;
   SplitShards splits[2];
@@ -121,9 +121,10 @@ struct Dataset::State {
     if (const auto model = index.find("tokenizer"); model != index.end() && model->is_object()) {
       tokenizer = folder + "/" + kTokenizerName;
       tokenizer_checksum = text(*model, "checksum");
-      const Result<MappedFile> mapped = MappedFile::open(tokenizer);
-      if (!mapped) return mapped.status();
-      if (checksum_text(mapped->data(), mapped->bytes()) != tokenizer_checksum)
+      Result<std::string> bytes = read_file(tokenizer);
+      if (!bytes) return bytes.status();
+      tokenizer_model = *std::move(bytes);
+      if (checksum_text(tokenizer_model.data(), tokenizer_model.size()) != tokenizer_checksum)
         return invalid(
             fmt::format("{}: is damaged, or of another corpus: its checksum is off", tokenizer));
     }
@@ -166,6 +167,7 @@ double Dataset::bytes_per_token(Split split) const {
   return shards.tokens > 0 ? shards.text_bytes / static_cast<double>(shards.tokens) : 0;
 }
 std::string Dataset::tokenizer_file() const { return state_->tokenizer; }
+const std::string& Dataset::tokenizer_model() const { return state_->tokenizer_model; }
 const std::string& Dataset::fingerprint() const { return state_->fingerprint; }
 
 void Dataset::read(Split split, int64_t first, std::span<int32_t> out) const {

@@ -34,7 +34,9 @@ class Dataset {
   int64_t samples(Split split, int64_t length) const;  // (tokens - 1) / length, or 0
   double bytes_per_token(Split split) const;           // of text: for bits per byte
   std::string tokenizer_file() const;                  // the sentencepiece model beside the shards
-  const std::string& fingerprint() const;              // of everything above and all checksums
+  // What it held when this was opened: a corpus that is made anew there may have another one.
+  const std::string& tokenizer_model() const;
+  const std::string& fingerprint() const;  // of everything above and all checksums
   // Tokens [first, first + out.size()) of the stream, which the caller has seen to be there.
   void read(Split split, int64_t first, std::span<int32_t> out) const;
   // Reads everything. Errors: the first shard whose checksum is off.

@@ -8,6 +8,7 @@
 #include <mpi.h>
 
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <limits>
@@ -110,7 +111,6 @@ class MpiCommunicator : public Communicator {
   }
   ~MpiCommunicator() override {
     MPI_Op_free(&sum_bf16_);
-    if (traffic().failed()) MPI_Abort(MPI_COMM_WORLD, 1);
     if (world_)
       MPI_Finalize();
     else
@@ -130,7 +130,14 @@ class MpiCommunicator : public Communicator {
     return std::unique_ptr<Communicator>(
         std::make_unique<MpiCommunicator>(part, part_rank, part_size, &traffic(), false));
   }
-  void abort() override {}  // the destructor ends the job
+  // MPI cannot end what is under way, but only the job, and this process with it: so the error is
+  // told here.
+  void abort() override {
+    std::fflush(stdout);
+    const std::string& text = traffic().status().text();
+    if (!text.empty()) std::fprintf(stderr, "sennit train: %s\n", text.c_str());
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
 
  protected:
   Started start_all_reduce(void* data, size_t count, Element element,

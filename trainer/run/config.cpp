@@ -56,7 +56,7 @@ const Setting kSettings[] = {
     {"weight_decay", &TrainConfig::weight_decay, "of all but the norms"},
     {"beta1", &TrainConfig::beta1, "AdamW's"},
     {"beta2", &TrainConfig::beta2, "AdamW's"},
-    {"epsilon", &TrainConfig::epsilon, "AdamW's"},
+    {"epsilon", &TrainConfig::epsilon, "AdamW's, above 0"},
     {"clip", &TrainConfig::clip, "largest global norm of the gradient; 0: any"},
     {"seed", &TrainConfig::seed, "of the first weights and the order of samples"},
     {"evaluate_every", &TrainConfig::evaluate_every,
@@ -278,6 +278,17 @@ Status check_products(const TrainConfig& c) {
   return {};
 }
 
+// As the optimiser has them, in f32: a beta that is rounded to 1, or an epsilon of 0 beside a
+// gradient of 0, makes weights that are no numbers.
+Status check_adamw(const TrainConfig& c) {
+  if (static_cast<float>(c.beta1) >= 1 || static_cast<float>(c.beta2) >= 1)
+    return invalid(fmt::format("--beta1 {} --beta2 {}: both must be below 1, also rounded to f32",
+                               c.beta1, c.beta2));
+  if (static_cast<float>(c.epsilon) <= 0)
+    return invalid(fmt::format("--epsilon {}: it must be above 0, also rounded to f32", c.epsilon));
+  return {};
+}
+
 }  // namespace
 
 Status check_train_config(const TrainConfig& c) {
@@ -303,9 +314,7 @@ Status check_train_config(const TrainConfig& c) {
         "--patience {} counts losses on held-out text, and --evaluate-every 0 measures none",
         c.patience));
   if (c.resume.empty()) return invalid("--resume: expected yes, no or a checkpoint's folder");
-  if (c.beta1 >= 1 || c.beta2 >= 1)
-    return invalid(fmt::format("--beta1 {} --beta2 {}: both must be below 1", c.beta1, c.beta2));
-  return {};
+  return check_adamw(c);
 }
 
 Result<LlamaConfig> model_of(const TrainConfig& config, int64_t vocabulary) {

@@ -30,6 +30,8 @@ Result<Choice> choose(const TrainConfig& config) {
   if (config.resume == "yes") {
     if (config.checkpoint_dir.empty()) return choice;
     const Result<std::optional<std::string>> newest = newest_checkpoint(config.checkpoint_dir);
+    // The folder cannot be listed, and so nothing of it be set aside.
+    if (!newest && newest.status().kind() == SENNIT_OUT_OF_RESOURCES) return newest.status();
     if (!newest)
       return Status(
           newest.status().kind(),
@@ -84,19 +86,30 @@ std::string parent_of(std::string folder) {
   return parent.empty() ? "." : parent.string();
 }
 
+// The checkpoint itself, where `folder` is a link to it.
+std::string real_folder(const std::string& folder) {
+  std::error_code error;
+  const fs::path real = fs::canonical(folder, error);
+  return error ? folder : real.string();
+}
+
 // What to do about a checkpoint with damaged tensors.
 std::string advice(const std::string& folder, int64_t step) {
-  const std::string older = whole_checkpoint_before(parent_of(folder), step);
+  std::string older = whole_checkpoint_before(parent_of(folder), step);
+  if (older.empty()) older = whole_checkpoint_before(parent_of(real_folder(folder)), step);
   if (older.empty()) return "no older checkpoint is whole; --resume no begins anew";
   return fmt::format("{0} is whole: --resume {0} goes on from it", older);
 }
 
 // The newest step of the checkpoint folder that belongs to what this run goes on from.
 int64_t last_step_kept(const TrainConfig& config, const std::string& folder, int64_t step) {
-  // without an answer they count as apart: more is set aside, nothing is lost
-  std::error_code error;
-  return !folder.empty() && fs::equivalent(parent_of(folder), config.checkpoint_dir, error) ? step
-                                                                                            : -1;
+  const auto lies_there = [&](const std::string& name) {
+    // without an answer they count as apart: more is set aside, nothing is lost
+    std::error_code error;
+    return fs::equivalent(parent_of(name), config.checkpoint_dir, error);
+  };
+  if (folder.empty()) return -1;
+  return lies_there(folder) || lies_there(real_folder(folder)) ? step : -1;
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "trainer/checkpoint/checkpoint.hpp"
 #include "trainer/checkpoint/keep.hpp"
 #include "trainer/data/loader.hpp"
+#include "trainer/data/tokenizer.hpp"
 #include "trainer/device/cpu/matrix_peak.hpp"
 #include "trainer/parallel/all_ranks.hpp"
 #include "trainer/run/memory.hpp"
@@ -52,6 +53,7 @@ class TrainingRun {
   Status held_out_loss(double* loss);
   Status save(const nlohmann::json& place);
   Status report_saves();
+  Status finish_saves();
   StepRecord record_of(const StepResult& result, double data_wait_s, double seconds);
   Status agree(double* values, size_t count) const;  // the largest of all ranks'
   Status measure_peak();
@@ -325,8 +327,10 @@ Status TrainingRun::stop_before(const Status& fault, const nlohmann::json& place
   if (broken != 0) {
     what = fmt::format("; the state after step {} is not finite already, and not saved", step_);
   } else if (writer_ && step_ > 0) {
-    SENNIT_RETURN_IF_ERROR(save(place));
-    what = fmt::format("; the state after step {} is saved", step_);
+    Status saved = one_answer(save(place), *trainer_->mesh().job);
+    if (saved.ok()) saved = finish_saves();
+    what = fmt::format("; the state after step {} {}", step_,
+                       saved.ok() ? "is saved" : "cannot be saved: " + saved.text());
   }
   ended_ = fault.text() + what;
   return {fault.kind(), speaks() ? ended_ : ""};
@@ -357,7 +361,7 @@ Status TrainingRun::save(const nlohmann::json& place) {
   // Written by the middle of the time until the next save.
   writer_->spread_writing(0.5 * step_s_ * static_cast<double>(config_.save_every));
   SENNIT_RETURN_IF_ERROR(writer_->save(step_, held_out_loss_, state, model_.to_json(),
-                                       data_->tokenizer_file(), pieces));
+                                       data_->tokenizer_model(), pieces));
   saved_step_ = step_;
   return {};
 }
@@ -377,6 +381,14 @@ Status TrainingRun::report_saves() {
       static_cast<double>(r.bytes) / 1e6 / std::max(1e-9, r.write_seconds), r.paused_seconds * 1e3,
       r.commit_seconds * 1e3);
   std::fflush(stdout);
+  return {};
+}
+
+// Waits for the save under way. Only then all ranks know what became of it.
+Status TrainingRun::finish_saves() {
+  const Result<std::optional<SaveReport>> report = writer_->wait();
+  SENNIT_RETURN_IF_ERROR(one_answer(report.status(), *trainer_->mesh().job));
+  if (*report && speaks()) fmt::print("saved {}\n", (*report)->folder);
   return {};
 }
 
@@ -412,15 +424,13 @@ Status TrainingRun::train() {
 
 Status TrainingRun::finish() {
   Communicator& job = *trainer_->mesh().job;
-  if (writer_) {
-    const Result<std::optional<SaveReport>> report = writer_->wait();
-    SENNIT_RETURN_IF_ERROR(one_answer(report.status(), job));
-    if (*report && speaks()) fmt::print("saved {}\n", (*report)->folder);
-  }
+  if (writer_) SENNIT_RETURN_IF_ERROR(finish_saves());
   std::string sample;
   if (stopped_by_ == 0 && !not_finite_ && config_.sample_tokens > 0 &&
       !data_->tokenizer_file().empty()) {
-    Result<std::string> text = sample_text(*trainer_, config_, data_->tokenizer_file());
+    const auto tokenizer = Tokenizer::from_bytes(data_->tokenizer_model(), data_->tokenizer_file());
+    SENNIT_RETURN_IF_ERROR(one_answer(tokenizer.status(), job));
+    Result<std::string> text = sample_text(*trainer_, config_, **tokenizer);
     if (!text) return text.status();
     sample = *std::move(text);
     if (speaks()) fmt::print("\nsampled at temperature {}:\n{}\n", config_.temperature, sample);

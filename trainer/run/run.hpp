@@ -9,6 +9,8 @@
 
 namespace sennit::trainer {
 
+class Tokenizer;
+
 // SIGINT and SIGTERM end a run after the step under way, with its checkpoint and page. Gives the
 // signal that did, or 0. Errors: the user's (nothing was begun), the machine's, or the run's.
 Result<int> run_training(const TrainConfig& config, std::unique_ptr<Communicator> job,
@@ -24,6 +26,6 @@ Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t
                                            int64_t count, double temperature, uint64_t seed);
 // As text, behind the settings' prompt.
 Result<std::string> sample_text(Trainer& trainer, const TrainConfig& config,
-                                const std::string& tokenizer_file);
+                                const Tokenizer& tokenizer);
 
 }  // namespace sennit::trainer

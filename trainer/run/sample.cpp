@@ -36,17 +36,15 @@ Result<std::vector<int32_t>> sample_tokens(Trainer& trainer, std::vector<int32_t
 }
 
 Result<std::string> sample_text(Trainer& trainer, const TrainConfig& config,
-                                const std::string& tokenizer_file) {
-  const Result<std::shared_ptr<const Tokenizer>> tokenizer = Tokenizer::load(tokenizer_file);
-  if (!tokenizer) return tokenizer.status();
-  std::vector<int32_t> tokens = {(*tokenizer)->beginning()};
+                                const Tokenizer& tokenizer) {
+  std::vector<int32_t> tokens = {tokenizer.beginning()};
   Tokenizer::Memory memory;
-  (*tokenizer)->encode(config.prompt, &tokens, &memory);
+  tokenizer.encode(config.prompt, &tokens, &memory);
   const Result<std::vector<int32_t>> sampled =
       sample_tokens(trainer, tokens, config.sample_tokens, config.temperature,
                     static_cast<uint64_t>(config.seed));
   if (!sampled) return sampled.status();
-  return (*tokenizer)->decode(*sampled);
+  return tokenizer.decode(*sampled);
 }
 
 }  // namespace sennit::trainer

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "tests/trainer/checkpoint/cases.hpp"
+#include "trainer/checkpoint/keep.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -277,6 +278,27 @@ TEST(TrainerCheckpoint, NobodyWaitsForARankThatNeverComes) {
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
+TEST(TrainerCheckpoint, OthersMayTakeAsLongAsWritingIsSpreadOver) {
+  const TestFolder folder;
+  const GlobalTensor tensor{"weight", Type::f32, {8, 3}};
+  const OwnedPiece low = own(tensor, {{0, 0}, {4, 3}}, nullptr),
+                   high = own(tensor, {{4, 0}, {4, 3}}, nullptr);
+  CheckpointOptions options{.folder = folder.path(), .ranks = 2, .attempt = "a", .patience_s = 0};
+  const auto first = CheckpointWriter::open(options);
+  options.rank = 1;
+  const auto second = CheckpointWriter::open(options);
+  ASSERT_TRUE(first.ok() && second.ok());
+  (*first)->spread_writing(3600);
+  ASSERT_TRUE((*first)->save(1, {}, {}, "{}", "", {&low.piece, 1}).ok());
+  while ((*first)->busy() && !fs::exists(folder / ".step-00000001.a.0/rank-00000.json"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves the writer its core
+  ASSERT_TRUE((*second)->save(1, {}, {}, "{}", "", {&high.piece, 1}).ok());
+  EXPECT_TRUE((*second)->wait().ok());
+  const auto report = (*first)->wait();
+  EXPECT_TRUE(report.ok()) << report.status().text();
+  EXPECT_TRUE(Checkpoint::open(folder / "step-00000001").ok());
+}
+
 // Rank 0 does not wait long for a rank whose disk is too full to say why it failed.
 TEST(TrainerCheckpoint, AnEmptyNoteOfFailureEndsTheWait) {
   const TestFolder folder;
@@ -402,6 +424,19 @@ TEST(TrainerCheckpoint, TheNewestThatOpensIsFound) {
   fs::create_directories(folder / "step-abc");
   fs::create_directories(folder / ".step-00000200.killed.0");
   EXPECT_EQ(**newest_checkpoint(folder.path()), folder / "step-00000010");
+}
+
+// A run that took it for an empty one would begin anew, and its progress would be lost.
+TEST(TrainerCheckpoint, AFolderThatCannotBeListedIsNoEmptyOne) {
+  const TestFolder folder;
+  const std::string loop = folder / "loop";
+  fs::create_symlink("loop", loop);
+  const auto newest = newest_checkpoint(loop);
+  ASSERT_FALSE(newest.ok());
+  EXPECT_EQ(newest.status().kind(), SENNIT_OUT_OF_RESOURCES);
+  EXPECT_NE(newest.status().text().find(loop + ": cannot be listed"), std::string::npos)
+      << newest.status().text();
+  EXPECT_FALSE(set_aside_after(loop, 0).ok());
 }
 
 }  // namespace

@@ -52,10 +52,10 @@ void save(const TestFolder& folder, const std::vector<float>& values) {
       auto writer = CheckpointWriter::open(
           {.folder = folder / "run", .rank = rank, .ranks = 2, .attempt = "a"});
       ASSERT_TRUE(writer.ok());
-      ASSERT_TRUE(
-          (*writer)
-              ->save(4, 2.0, {}, kModel, folder / "t.model", ranks[static_cast<size_t>(rank)])
-              .ok());
+      ASSERT_TRUE((*writer)
+                      ->save(4, 2.0, {}, kModel, *read_file(folder / "t.model"),
+                             ranks[static_cast<size_t>(rank)])
+                      .ok());
       const auto report = (*writer)->wait();
       ASSERT_TRUE(report.ok()) << report.status().text();
     });
@@ -107,6 +107,25 @@ TEST(TrainerExport, WritesWhatTransformersLoads) {
   }
 }
 
+// Such as other makers' tokenizers do: without it the first token of every text were another one.
+TEST(TrainerExport, SaysWhetherTheTokenizerPutsASpaceFirst) {
+  const TestFolder folder;
+  const std::string file = write_tokenizer(folder), plain = *read_file(file);
+  // What stands behind a message of protobuf's is merged into it: normalizer_spec {
+  // add_dummy_prefix: true }.
+  const std::string prefixing = plain + "\x1a\x02\x18\x01";
+  for (const std::string& model : {plain, prefixing}) {
+    std::ofstream(file, std::ios::binary) << model;
+    fs::remove_all(folder / "run");
+    save(folder, std::vector<float>(8, 1));
+    const auto checkpoint = Checkpoint::open(folder / "run/step-00000004");
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().text();
+    ASSERT_TRUE(export_checkpoint(*checkpoint, folder / "hf", Type::f32).ok());
+    const auto words = nlohmann::json::parse(*read_file(folder / "hf/tokenizer_config.json"));
+    EXPECT_EQ(words["add_prefix_space"], model == prefixing);
+  }
+}
+
 // What transformers would refuse to read is refused before anything is written.
 TEST(TrainerExport, RefusesAModelThatTransformersRefuses) {
   const TestFolder folder;
@@ -128,7 +147,7 @@ TEST(TrainerExport, RefusesAModelThatTransformersRefuses) {
     fs::remove_all(folder / "hf");
     return status.text();
   };
-  const std::string tokenizer = write_tokenizer(folder);  // of 275 tokens
+  const std::string tokenizer = *read_file(write_tokenizer(folder));  // of 275 tokens
   EXPECT_EQ(refusal("", "", tokenizer), "");
   EXPECT_EQ(refusal("275", "274", ""), "");
   EXPECT_EQ(refusal("275", "274", tokenizer),
@@ -262,7 +281,25 @@ TEST(TrainerExport, CommandsSayWhatIsWrongAndExitSo) {
   EXPECT_NE(missing.output.find("rank-00001.safetensors"), std::string::npos) << missing.output;
   fs::remove(step + "/manifest.json");
   EXPECT_EQ(sh(sennit + " checkpoint verify " + step + "/").status, 1);
+  const auto none = sh(check);
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.output.find("none of its 1 checkpoints opens; of the newest: " + step),
+            std::string::npos)
+      << none.output;
   EXPECT_EQ(sh(sennit + " checkpoint verify " + folder.path() + "/none").status, 2);
+}
+
+// The system refuses: nothing is known of what is stored.
+TEST(TrainerExport, AFolderThatCannotBeListedIsNoFaultInIt) {
+  const TestFolder folder;
+  const std::string loop = folder / "loop";
+  fs::create_symlink("loop", loop);
+  for (const std::string& command : {"verify " + loop, "export " + loop + " " + folder / "hf"}) {
+    const auto refused = sh(SENNIT_BINARY_DIR "/bin/sennit checkpoint " + command);
+    EXPECT_EQ(refused.status, 3) << refused.output;
+    EXPECT_NE(refused.output.find(loop + ": cannot be listed"), std::string::npos)
+        << refused.output;
+  }
 }
 
 TEST(TrainerExport, TokenizeAsACommand) {

@@ -44,6 +44,29 @@ TEST_F(TrainCommand, BothBackEndsTakeTheSameSteps) {
   }
 }
 
+// MPI ends the job and with it the rank that had the error: not before that is told.
+TEST_F(TrainCommand, AnErrorIsToldBeforeMpiEndsTheJob) {
+  if (sh("command -v mpirun").status != 0) GTEST_SKIP() << "no mpirun here";
+  if (!std::filesystem::exists(SENNIT_BINARY_DIR "/lib/libsennit_trainer_mpi.so") &&
+      !std::filesystem::exists(SENNIT_BINARY_DIR "/bin/libsennit_trainer_mpi.so"))
+    GTEST_SKIP() << "built without MPI";
+  std::ofstream(folder_ / "rank.sh")
+      << "trap '' XFSZ\n[ $OMPI_COMM_WORLD_RANK != $LIMITED ] || ulimit -f 100\nexec "
+      << train("--backend mpi --save-every 1 --checkpoint-dir " + folder_ / "run") << "\n";
+  for (const auto& [ranks, limited] : {std::pair{1, 0}, std::pair{2, 1}}) {
+    SCOPED_TRACE(fmt::format("rank {} of {}", limited, ranks));
+    std::filesystem::remove_all(folder_ / "run");
+    const auto failed =
+        sh(fmt::format("LIMITED={} mpirun --allow-run-as-root --oversubscribe -np {} sh {}",
+                       limited, ranks, folder_ / "rank.sh"));
+    EXPECT_NE(failed.status, 0) << failed.output;
+    EXPECT_NE(failed.output.find("sennit train: checkpoint of step 1: "), std::string::npos)
+        << failed.output;
+    EXPECT_NE(failed.output.find("cannot be written: File too large"), std::string::npos)
+        << failed.output;
+  }
+}
+
 TEST_F(TrainCommand, RefusesACallOnceForAllRanks) {
   for (const auto& [options, words] :
        {std::pair{"--tp 4", "--tp 4 does not divide the key/value heads"},
@@ -196,6 +219,26 @@ TEST_F(TrainCommand, SaysByItsOwnNameThatARankWasKilled) {
   EXPECT_NE(killed.output.find("sennit train: rank 0 was killed by signal 9"), std::string::npos)
       << killed.output;
   EXPECT_EQ(killed.output.find("sennit bench"), std::string::npos) << killed.output;
+}
+
+TEST_F(TrainCommand, LocalRanksAreNotAnotherLaunchers) {
+  const std::string launched = "RANK=0 WORLD_SIZE=1 ";
+  for (const auto& [before, words] :
+       {std::pair{std::string("RANK=0 WORLD_SIZE=3 "),
+                  "--local 2, but a launcher started 3: leave --local out"},
+        std::pair{launched, "--local 2 in the only task of a launcher"}}) {
+    const auto refused = sh(before + train("--local 2"));
+    EXPECT_EQ(refused.status, 2) << refused.output;
+    EXPECT_NE(refused.output.find(words), std::string::npos) << refused.output;
+  }
+  // What it says then is true.
+  EXPECT_NE(sh(launched + train("--local 2")).output.find("env -u RANK sennit train"),
+            std::string::npos);
+  const auto alone = sh(launched + "env -u RANK " + train("--local 2"));
+  EXPECT_EQ(alone.status, 0) << alone.output;
+  const auto planned = sh(launched + train("--local 2 --dry-run"));
+  EXPECT_EQ(planned.status, 0) << planned.output;
+  EXPECT_NE(planned.output.find("mesh     dp 2 x"), std::string::npos) << planned.output;
 }
 
 TEST_F(TrainCommand, AnEmptyTextOverridesTheFile) {

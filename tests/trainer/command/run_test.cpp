@@ -16,6 +16,8 @@
 #include "tests/trainer/checkpoint/cases.hpp"
 #include "trainer/base/stop_signal.hpp"
 #include "trainer/checkpoint/keep.hpp"
+#include "trainer/data/loader.hpp"
+#include "trainer/data/shards.hpp"
 #include "trainer/device/cpu/cpu_device.hpp"
 #include "trainer/run/run.hpp"
 
@@ -128,6 +130,31 @@ TEST_F(TrainerRun, NeitherABeginningNorAnOlderStepCostsNewerCheckpoints) {
   ASSERT_EQ(elsewhere.status, 0) << elsewhere.output;
   EXPECT_EQ(shown(folder_ / "saved/set-aside-3"), "step-00000002 step-00000003 ");
   EXPECT_EQ(shown(folder_ / "saved"), "set-aside-1 set-aside-2 set-aside-3 step-00000005 ");
+}
+
+TEST_F(TrainerRun, ALinkToACheckpointIsThatCheckpoint) {
+  run_of("saved");
+  const std::string into =
+      fmt::format("--save-every 1 --keep-last 0 --checkpoint-dir {}", folder_ / "saved");
+  fs::create_directory_symlink(step("saved", 2), folder_ / "good");
+  const Outcome linked = run(fmt::format("{} --steps 3 --resume {}", into, folder_ / "good"));
+  ASSERT_EQ(linked.status, 0) << linked.output;
+  EXPECT_EQ(shown(folder_ / "saved/set-aside-1"), "step-00000003 ");
+  EXPECT_EQ(shown(folder_ / "saved"), "set-aside-1 step-00000001 step-00000002 step-00000003 ");
+  // One that was moved elsewhere and has a link in its place.
+  fs::rename(step("saved", 3), folder_ / "moved");
+  fs::create_directory_symlink(folder_ / "moved", step("saved", 3));
+  const Outcome moved = run(into + " --steps 4");
+  ASSERT_EQ(moved.status, 0) << moved.output;
+  EXPECT_TRUE(has(moved, "goes on after step 3,")) << moved.output;
+  EXPECT_EQ(shown(folder_ / "saved"),
+            "set-aside-1 step-00000001 step-00000002 step-00000003 step-00000004 ");
+  // The advice is where the checkpoint lies, and not where the link does.
+  const std::string damaged = step("saved", 2) + "/rank-00000.safetensors";
+  change_byte(damaged, static_cast<int64_t>(fs::file_size(damaged)) - 1, 1);
+  const Outcome off = run(fmt::format("{} --steps 5 --resume {}", into, folder_ / "good"));
+  EXPECT_EQ(off.status, 2) << off.output;
+  EXPECT_TRUE(has(off, "step-00000001 is whole: --resume ")) << off.output;
 }
 
 TEST_F(TrainerRun, DamageStopsTheRunAndSaysWhatToDo) {
@@ -290,6 +317,26 @@ TEST_F(TrainerRun, WhatIsNotFiniteCostsNoStepBeforeIt) {
   }
 }
 
+// The disk takes no checkpoint any more: what was not finite is said all the same.
+TEST_F(TrainerRun, NothingIsCalledSavedThatIsNot) {
+  for (const char* const mesh : {"", "--local 2 --zero 1"}) {
+    SCOPED_TRACE(mesh);
+    fs::remove_all(folder_ / "saved");
+    run_of("saved", mesh);
+    const Outcome broken = sennit_test::sh(
+        "trap '' XFSZ; ulimit -f 100; " +
+        train(fmt::format("--steps 9 --learning-rate 1e18 --least-learning-rate 1e18 "
+                          "--checkpoint-dir {} {}",
+                          folder_ / "saved", mesh)));
+    EXPECT_EQ(broken.status, 1) << broken.output;
+    EXPECT_TRUE(has(broken, "sennit train: step 5: the loss is ")) << broken.output;
+    EXPECT_TRUE(has(broken, "; the state after step 4 cannot be saved: checkpoint of step 4: "))
+        << broken.output;
+    EXPECT_FALSE(has(broken, "is saved")) << broken.output;
+    EXPECT_EQ(shown(folder_ / "saved"), "step-00000001 step-00000002 step-00000003 ");
+  }
+}
+
 TEST_F(TrainerRun, ACheckpointHasTheLossThatWasMeasuredAtItsStep) {
   run_of("saved", fmt::format("--steps 7 --evaluate-every 3 --report-dir {}", folder_ / "report"),
          2);
@@ -355,6 +402,29 @@ TEST_F(TrainerRun, AllRanksGoOnFromTheSameCheckpointOrNone) {
   configs[0].resume = step("a", 2);
   configs[1].resume = step("b", 2);
   refused(step("b", 2) + " is another checkpoint here");
+}
+
+// What one rank cannot sample with is said once; the others do not wait for it.
+TEST_F(TrainerRun, ATokenizerThatOneRankCannotReadIsSaidOnce) {
+  std::vector<TrainConfig> configs(2);
+  for (TrainConfig& config : configs) {
+    ASSERT_TRUE(read_train_config(folder_ / "config.json", &config).ok());
+    config.steps = 1;
+    config.sample_tokens = 2;
+  }
+  const auto data = Dataset::open(configs[0].data);
+  ASSERT_TRUE(data.ok()) << data.status().text();
+  configs[1].data = folder_ / "other";
+  auto writer = ShardWriter::open(configs[1].data, (*data)->vocabulary(), 1 << 20);
+  ASSERT_TRUE(writer.ok()) << writer.status().text();
+  ASSERT_TRUE((*writer)->add(Split::training, std::vector<int32_t>(1000, 3), 1000).ok());
+  ASSERT_TRUE((*writer)->finish("no tokenizer", nlohmann::json::object()).ok());
+  const std::vector<Status> answers = run_with(configs);
+  EXPECT_TRUE(answers[0].text().starts_with("rank 1 (")) << answers[0].text();
+  EXPECT_NE(answers[0].text().find("other/tokenizer.model: is no tokenizer"), std::string::npos)
+      << answers[0].text();
+  EXPECT_FALSE(answers[1].ok());
+  EXPECT_EQ(answers[1].text(), "");
 }
 
 // Within oneDNN's kernels the stack pointer points elsewhere than to the stack: a handler that ran

@@ -205,5 +205,23 @@ TEST(TrainerData, DamageIsFoundAndNamed) {
   }
 }
 
+// A run's checkpoints get the tokenizer that its tokens are of, whatever lies in the folder by
+// then.
+TEST(TrainerData, ACorpusThatIsMadeAnewLeavesAnOpenOneItsTokenizer) {
+  const TestFolder folder;
+  const auto make = [&](const std::string& tokenizer) {
+    auto writer = ShardWriter::open(folder.path(), kVocabulary, 1000);
+    ASSERT_TRUE(writer.ok()) << writer.status().text();
+    ASSERT_TRUE((*writer)->add(Split::training, std::vector<int32_t>(100, 3), 100).ok());
+    ASSERT_TRUE((*writer)->finish(tokenizer, nlohmann::json::object()).ok());
+  };
+  make("the first");
+  const auto data = Dataset::open(folder.path());
+  ASSERT_TRUE(data.ok()) << data.status().text();
+  make("the second");
+  EXPECT_EQ((*data)->tokenizer_model(), "the first");
+  EXPECT_EQ((*Dataset::open(folder.path()))->tokenizer_model(), "the second");
+}
+
 }  // namespace
 }  // namespace sennit::trainer

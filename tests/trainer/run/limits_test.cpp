@@ -101,6 +101,21 @@ TEST(TrainerLimits, WishesThatComeToNothingAreRefused) {
   EXPECT_EQ(error_with(R"("resume": "")"), "--resume: expected yes, no or a checkpoint's folder");
 }
 
+// 0 divided by 0 makes weights that are no numbers, and the last step's loss does not show it.
+TEST(TrainerLimits, WhatTheOptimiserRoundsTo0Or1IsRefused) {
+  EXPECT_EQ(error_with(R"("epsilon": 0)"), "--epsilon 0: it must be above 0, also rounded to f32");
+  EXPECT_EQ(error_with(R"("epsilon": 1e-60)"),
+            "--epsilon 1e-60: it must be above 0, also rounded to f32");
+  EXPECT_EQ(error_with(R"("epsilon": 1e-30)"), "");
+  for (const char* const betas : {R"("beta1": 1, "beta2": 0.9)", R"("beta1": 0.9, "beta2": 1)",
+                                  R"("beta1": 0.9999999999)", R"("beta2": 0.9999999999)"}) {
+    const std::string error = error_with(betas);
+    EXPECT_NE(error.find(": both must be below 1, also rounded to f32"), std::string::npos)
+        << betas << ": " << error;
+  }
+  EXPECT_EQ(error_with(R"("beta1": 0, "beta2": 0.9999999)"), "");
+}
+
 std::string model_error(const std::string& changed) {
   std::string text = R"({"num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128,
       "num_attention_heads": 4, "vocab_size": 512)";
