@@ -7,7 +7,6 @@
 namespace sennit::diagnose {
 namespace {
 
-constexpr uint32_t kChannel = 0x80000000;    // of a group's channel (api/registry.hpp)
 constexpr uint32_t kFirstFree = 0x78000000;  // beyond those that splits draw
 
 }  // namespace

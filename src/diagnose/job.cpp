@@ -2,13 +2,16 @@
 #include "diagnose/job.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/core.h>
 
 #include "base/rank_ranges.hpp"
+#include "diagnose/communicator_numbers.hpp"
 #include "diagnose/links.hpp"
 
 namespace sennit::diagnose {
@@ -30,8 +33,11 @@ bool blame_same_rank(const VerdictNote& a, const VerdictNote& b) {
 }
 
 // Whether what was told before is over by this. What is withdrawn is said once more as it was told,
-// but for a hang's evidence, which stood behind it.
+// but for a hang's evidence, which stood behind it. What the calls of another communicator show of
+// the same ranks or links is withdrawn by itself; hangs are told one at a time.
 bool ends(const VerdictNote& note, const VerdictNote& before) {
+  const bool same_calls = note.comm == before.comm && note.first_member == before.first_member;
+  if (note.about != VerdictAbout::hang && !same_calls) return false;
   if (!note.withdrawn) return blame_same_rank(note, before) || blame_same_link(note, before);
   return note.ranks == before.ranks && note.links == before.links &&
          before.sentence.starts_with(note.sentence);
@@ -46,24 +52,31 @@ const RankRecording* JobRecording::find(int rank) const {
 }
 
 const VerdictNote* JobRecording::last_told(VerdictAbout about) const {
-  std::vector<const VerdictNote*> told, standing;
-  for (const VerdictNote& note : verdicts)  // of all ranks, one after the other
-    if (note.about == about) told.push_back(&note);
-  std::stable_sort(told.begin(), told.end(), [](const VerdictNote* a, const VerdictNote* b) {
-    return a->when_ns < b->when_ns;
-  });
-  for (const VerdictNote* const note : told) {
+  // By real time, but those of one rank in its order, also where real time was set back meanwhile.
+  std::vector<std::pair<uint64_t, const VerdictNote*>> told;
+  std::map<int, uint64_t> latest_ns;
+  for (const auto& [rank, note] : verdicts) {
+    latest_ns[rank] = std::max(latest_ns[rank], note.when_ns);
+    if (note.about == about) told.emplace_back(latest_ns[rank], &note);
+  }
+  std::stable_sort(told.begin(), told.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const VerdictNote*> standing;
+  for (const auto& one : told) {
+    const VerdictNote* const note = one.second;
     std::erase_if(standing, [&](const VerdictNote* before) { return ends(*note, *before); });
     if (!note->withdrawn) standing.push_back(note);
   }
   return standing.empty() ? nullptr : standing.back();
 }
 
+uint32_t JobRecording::known_as(uint32_t comm) const {
+  const auto number = numbers.find(comm & ~kChannel);
+  return number == numbers.end() ? comm & ~kChannel : number->second;
+}
+
 std::string JobRecording::comm_name(uint32_t comm) const {
-  constexpr uint32_t kChannel = 0x80000000;
-  const uint32_t own = comm & ~kChannel;
-  const auto number = numbers.find(own);
-  const uint32_t known_by = number == numbers.end() ? own : number->second;
+  const uint32_t own = comm & ~kChannel, known_by = known_as(comm);
   size_t namesakes = 0;
   for (const auto& [other, its] : numbers) namesakes += its == known_by;
   std::string text = fmt::format("communicator {}", known_by);
@@ -84,7 +97,7 @@ void JobRecording::take_notes(const RankRecording& from) {
     } else if (const auto* failure = std::get_if<FailureNote>(&note)) {
       failures.emplace_back(from.rank, *failure);
     } else if (const auto* verdict = std::get_if<VerdictNote>(&note)) {
-      verdicts.push_back(*verdict);
+      verdicts.emplace_back(from.rank, *verdict);
     }
   }
 }

@@ -62,9 +62,11 @@ struct JobRecording {
   std::map<uint32_t, uint32_t> numbers;
   std::map<std::pair<uint32_t, uint64_t>, PlanNote> plans;  // by communicator and hash
   std::vector<std::pair<int, FailureNote>> failures;        // by rank
-  std::vector<VerdictNote> verdicts;                        // as they were told
+  std::vector<std::pair<int, VerdictNote>> verdicts;        // by rank, each one's in its order
   std::vector<int> index_of_rank;                           // into `ranks`; -1: missing
 
+  // The number that its ranks know it by, also of its group's channel.
+  uint32_t known_as(uint32_t comm) const;
   // "communicator 3", or "communicator 3 of ranks 4-7" where there are several of that number.
   std::string comm_name(uint32_t comm) const;
   // What the rank noted, but for its communicators (communicator_numbers.hpp), whose numbers in
@@ -73,7 +75,8 @@ struct JobRecording {
   void index();                               // once `size` and `ranks` are filled
   const RankRecording* find(int rank) const;  // null: missing
   // What was told last of that while the job ran, and was not withdrawn; null: nothing. By what is
-  // told of some of the same ranks or links what was told of them before is over.
+  // told of some of the same ranks or links, by calls of the same communicator, what was told of
+  // them before is over.
   const VerdictNote* last_told(VerdictAbout about) const;
 };
 

@@ -126,6 +126,7 @@ void write(ByteWriter& out, const VerdictNote& note) {
   for (const std::string& link : note.links) out.text(link);
   write_all(out, note.ranks);
   out.f64(note.factor).f64(note.cost).f64(note.confidence).u32(static_cast<uint32_t>(note.tier));
+  out.u32(note.comm).u32(static_cast<uint32_t>(note.first_member)).u64(note.noted_ns);
 }
 
 void read(ByteReader& in, VerdictNote* note) {
@@ -142,6 +143,10 @@ void read(ByteReader& in, VerdictNote* note) {
   note->cost = in.f64();
   note->confidence = in.f64();
   if (in.left() > 0) note->tier = static_cast<int>(in.u32());  // older recordings end before it
+  if (in.left() == 0) return;                                  // and others before these
+  note->comm = in.u32();
+  note->first_member = static_cast<int>(in.u32());
+  note->noted_ns = in.u64();
 }
 
 void write(ByteWriter& out, const ConnectionsNote& note) {

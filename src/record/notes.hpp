@@ -72,6 +72,11 @@ struct VerdictNote {
   std::vector<int> ranks;          // world ranks
   double factor = 1, cost = 0, confidence = 0;
   int tier = -1;  // whose links are all slow; -1: one of them is, or it is about none
+  // By whose calls it was found: the number that its ranks know it by, which all groups of a split
+  // share, and the lowest world rank of its members, -1 where that is not known, as of a hang.
+  uint32_t comm = 0;
+  int first_member = -1;
+  uint64_t noted_ns = 0;  // when this rank noted it, by CLOCK_MONOTONIC; 0: an older recording
   bool operator==(const VerdictNote&) const = default;
 };
 

@@ -198,9 +198,14 @@ bool Recording::make_file(const RecordingOwner& owner, const std::string& folder
   });
   if (fd_ < 0) return false;
   void* memory = MAP_FAILED;
+  // posix_fallocate returns its error and leaves errno alone.
+  const auto takes_room = [this] {
+    const int error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes_));
+    if (error != 0) errno = error;
+    return error == 0;
+  };
   // Taken now: a write into a hole of a full file system would kill the process.
-  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 &&
-      posix_fallocate(fd_, 0, static_cast<off_t>(bytes_)) == 0)
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0 && takes_room())
     memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
   if (memory == MAP_FAILED || rename(unfinished.c_str(), path_.c_str()) != 0) {
     const int error = errno;

@@ -148,8 +148,7 @@ std::optional<HangWatch::Found> HangWatch::judge() {
   Found found{*std::move(hang), "", "", 0, {}};
   const auto members = job.communicators.find(found.hang.comm);
   if (members != job.communicators.end()) found.members = members->second;
-  const auto known = job.numbers.find(found.hang.comm);
-  found.known_as = known == job.numbers.end() ? found.hang.comm : known->second;
+  found.known_as = job.known_as(found.hang.comm);
   if (found.hang.plan != 0) found.call = plans.call_name(found.hang.comm, found.hang.plan);
   if (found.hang.where) found.tier = plans.tier_name(found.hang.comm, found.hang.where->tier);
   return found;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/clock.hpp"
 #include "base/index.hpp"
@@ -184,10 +185,12 @@ void Judge::digest(int rank, Digest digest, uint64_t now_ns) {
 std::vector<LiveVerdict> Judge::look(uint64_t now_ns) {
   std::vector<LiveVerdict> told;
   forget_unheard(&told);
-  for (auto& [number, comm] : comms_) {
-    look_at_links(number, &comm, now_ns, &told);
-    look_at_ranks(&comm, &told);
-  }
+  // Who had no time goes first: else those with the lowest numbers would take all of it for ever.
+  const auto first = comms_.lower_bound(std::exchange(without_time_, std::nullopt).value_or(0));
+  const auto links = [&](auto& one) { look_at_links(one.first, &one.second, now_ns, &told); };
+  std::for_each(first, comms_.end(), links);
+  std::for_each(comms_.begin(), first, links);
+  for (auto& [number, comm] : comms_) look_at_ranks(&comm, &told);
   for (LiveVerdict& verdict : told) verdict.when_ns = realtime_ns();
   return told;
 }
@@ -388,7 +391,11 @@ void Judge::look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns,
     most = &plan;
     most_bytes = bytes;
   }
-  if (!most || now_ns < next_solving_ns_) return;
+  if (!most) return;
+  if (now_ns < next_solving_ns_) {
+    if (!without_time_) without_time_ = number;
+    return;
+  }
   most->fresh.assign(most->fresh.size(), false);
   const std::optional<diagnose::ObservedPlan> observed =
       observe(number, *most, lately(*most, now_ns));

@@ -118,6 +118,7 @@ class Judge {
   std::vector<double> without_core_;  // by rank: part of the time, by its last digest
   std::vector<std::optional<double>> cores_between_;  // by rank: Digest::cores_between
   uint64_t next_solving_ns_ = 0;
+  std::optional<uint32_t> without_time_;  // the first that was not judged by it in the last look
   // For how long ranks have told digests, and when the last came. Where all compute none does.
   uint64_t listened_ns_ = 0, last_digest_ns_ = 0;
 };

@@ -39,8 +39,11 @@ std::vector<int> read_ranks(ByteReader& in, int size) {
 }  // namespace
 
 VerdictNote note_of(const LiveVerdict& verdict) {
-  return {verdict.when_ns, verdict.withdrawn, verdict.about, verdict.sentence,   verdict.links,
-          verdict.ranks,   verdict.factor,    verdict.cost,  verdict.confidence, verdict.tier};
+  const auto first = std::min_element(verdict.members.begin(), verdict.members.end());
+  return {verdict.when_ns,  verdict.withdrawn, verdict.about,
+          verdict.sentence, verdict.links,     verdict.ranks,
+          verdict.factor,   verdict.cost,      verdict.confidence,
+          verdict.tier,     verdict.comm,      first == verdict.members.end() ? -1 : *first};
 }
 
 std::vector<std::byte> encode_hang(const LiveVerdict& verdict) {

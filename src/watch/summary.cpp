@@ -18,15 +18,18 @@ constexpr size_t kMostOpen = 4096;
 // How much longer than the shortest a message was on its way: where links are busy it stands in
 // queues there.
 uint64_t Summary::queued_ns(const TraceEvent& event) {
-  const auto apart_us = static_cast<uint32_t>(event.first_at() / kNsPerUs) - event.sender_clock_us;
+  const uint64_t came_ns = event.first_at();  // the receive may have been posted long before
+  const auto apart_us = static_cast<uint32_t>(came_ns / kNsPerUs) - event.sender_clock_us;
   const auto [found, first] = ways_.try_emplace(event.peer);
   Way& way = found->second;
-  if (first) way.apart_us = apart_us, way.since_ns = event.posted_ns;
+  if (first) way.apart_us = apart_us, way.since_ns = came_ns;
   const auto later_us = static_cast<int32_t>(apart_us - way.apart_us);
-  if (event.posted_ns > way.since_ns + kWayKeptNs) {
-    way.least_before_us = way.least_us;
+  if (came_ns > way.since_ns + kWayKeptNs) {
+    // Of a way that was idle what is known of it is older still.
+    const bool idle = came_ns > way.since_ns + 2 * kWayKeptNs;
+    way.least_before_us = idle ? later_us : way.least_us;
     way.least_us = later_us;
-    way.since_ns = event.posted_ns;
+    way.since_ns = came_ns;
   }
   way.least_us = std::min<int64_t>(way.least_us, later_us);
   if (first) way.least_before_us = way.least_us;

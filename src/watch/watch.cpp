@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <system_error>
 
 #include <fmt/core.h>
 
@@ -100,9 +101,18 @@ void Watch::start(WatchSetting setting) {
   told_at_ns_ = now_ns();
   next_news_ = Clock::now() + setting_.period;
   dumps_made_ = diagnose::dumps_asked();
+  try {
+    const SignalsBlocked blocked;
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    log(LogLevel::warn,
+        "the system has no thread left for watching what this rank does ({}): it tells no digests, "
+        "does not say what it does where a call hangs, and copies nothing to SENNIT_DUMP; raise "
+        "the limit of threads (ulimit -u, pids.max)",
+        error.what());
+    return;
+  }
   g_watches++;
-  const SignalsBlocked blocked;
-  thread_ = std::thread([this] { run(); });
   started_ = true;
 }
 
@@ -127,6 +137,7 @@ void Watch::stop() {
 void Watch::told(int rank, uint8_t topic, const std::vector<std::byte>& blob) {
   if (topic < kDigestTopic || topic > kStallTopic) return;
   if (topic == kStallTopic) return stall_reported();
+  if (!started_) return;  // nobody would ever take it
   const MutexLock lock(mutex_);
   if (stopping_ || arrived_.told.size() >= kMostMessages) return;
   arrived_.told.push_back({rank, topic, blob});
@@ -329,7 +340,8 @@ void Watch::tell_notes(const Digest& digest) {
 }
 
 // By a signal, or because something has failed or hangs. While a copy is being made that is asked
-// again later: what was recorded meanwhile is not in it.
+// again later: what was recorded meanwhile is not in it. Where the system has no thread left this
+// one makes the copy, and answers nobody until that is done: better than no copy.
 void Watch::dump_if_asked() {
   const std::string& path = setting_.recording->path();
   if (setting_.dumps.empty() || path.empty()) return;
@@ -337,13 +349,19 @@ void Watch::dump_if_asked() {
   if (asked == dumps_made_ || dumping_.exchange(true)) return;
   dumps_made_ = asked;
   if (dumper_.joinable()) dumper_.join();
-  dumper_ = std::thread([this, path] {
+  const auto dump = [this, path] {
     const Status dumped = diagnose::dump_recording(path, setting_.dumps);
     log(dumped.ok() ? LogLevel::info : LogLevel::warn, "{}",
         dumped.ok() ? "what this rank did lately is in " + setting_.dumps
                     : "SENNIT_DUMP: " + dumped.text());
     dumping_ = false;
-  });
+  };
+  try {
+    const SignalsBlocked blocked;
+    dumper_ = std::thread(dump);
+  } catch (const std::system_error&) {
+    dump();
+  }
 }
 
 void Watch::answer(const std::vector<std::byte>& question) {
@@ -407,7 +425,9 @@ void Watch::say(LiveVerdict verdict) {
   }
   log(LogLevel::warn, "{}{}{}", verdict.withdrawn ? "no longer: " : "", verdict.sentence,
       verdict.withdrawn ? "" : "; next: " + verdict.next);
-  setting_.recording->note(encode(note_of(verdict)));
+  VerdictNote note = note_of(verdict);
+  note.noted_ns = now_ns();
+  setting_.recording->note(encode(note));
   std::vector<std::shared_ptr<Listening>> all;
   {
     const MutexLock lock(mutex_);

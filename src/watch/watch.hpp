@@ -69,8 +69,9 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // Once. Without it nothing is told, and what others tell is passed over. Where the recording has
-  // no file this rank tells nothing of itself.
+  // Once. Without it nothing is told, and what others tell is passed over; so it is, too, where the
+  // system has no thread left, which is logged. Where the recording has no file this rank tells
+  // nothing of itself.
   void start(WatchSetting setting) SENNIT_EXCLUDES(mutex_);
   // Returns when the thread has ended; from then on the setting is not used any more.
   void stop() SENNIT_EXCLUDES(mutex_);
@@ -147,7 +148,8 @@ class Watch {
   std::set<std::pair<uint32_t, uint64_t>> heard_, told_;
   std::unique_ptr<BackgroundJudge> judge_;  // null, but for rank 0, until it is told something
   std::unique_ptr<HangWatch> hangs_;        // null until a call stalls
-  // Writes to a folder that may be slow, while this rank goes on answering.
+  // Writes to a folder that may be slow, while this rank goes on answering. Where the system has no
+  // thread left for it the watch's own writes, and this rank does not answer meanwhile.
   std::thread dumper_;
   std::atomic<bool> dumping_ = false;
 };

@@ -47,7 +47,10 @@ std::vector<Note> samples() {
                       2.5,
                       0.25,
                       0.5,
-                      1},
+                      1,
+                      9,
+                      3,
+                      1234},
           ConnectionsNote{{record_of(3), record_of(0)}}};
 }
 
@@ -70,15 +73,23 @@ TEST(Notes, OfWhichTheLastIsCutOff) {
   }
 }
 
-// It has not said yet whether a whole tier is slow.
+// It has not said yet by whose calls it was found, and still older ones not whether a whole tier is
+// slow.
 TEST(Notes, AVerdictOfAnOlderRecordingIsOfOneLink) {
   auto verdict = std::get<VerdictNote>(samples()[4]);
   std::vector<std::byte> bytes = encode(verdict);
-  bytes.resize(bytes.size() - sizeof(uint32_t));
-  const auto length = static_cast<uint32_t>(bytes.size() - 2 * sizeof(uint32_t));
-  std::memcpy(bytes.data() + sizeof(uint32_t), &length, sizeof length);
-  verdict.tier = -1;
-  EXPECT_EQ(decode_notes(bytes), (std::vector<Note>{verdict}));
+  const size_t who_and_when =
+      sizeof verdict.comm + sizeof verdict.first_member + sizeof verdict.noted_ns;
+  verdict.comm = 0;
+  verdict.first_member = -1;
+  verdict.noted_ns = 0;
+  for (const size_t not_there : {who_and_when, sizeof(uint32_t)}) {
+    bytes.resize(bytes.size() - not_there);
+    const auto length = static_cast<uint32_t>(bytes.size() - 2 * sizeof(uint32_t));
+    std::memcpy(bytes.data() + sizeof(uint32_t), &length, sizeof length);
+    if (not_there == sizeof(uint32_t)) verdict.tier = -1;
+    EXPECT_EQ(decode_notes(bytes), (std::vector<Note>{verdict}));
+  }
 }
 
 TEST(Notes, OfUnknownKindsArePassedOver) {

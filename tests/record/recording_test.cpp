@@ -4,9 +4,14 @@
 #include "record/recording.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -21,6 +26,17 @@
 #include "tests/support/eventually.hpp"
 #include "tests/support/process.hpp"
 #include "tests/support/test_folder.hpp"
+
+namespace {
+bool g_without_locks = false;
+}  // namespace
+
+// In place of the system's: where the test says so, that of a file system that has no locks.
+extern "C" __attribute__((visibility("default"))) int flock(int fd, int how) noexcept {
+  if (!g_without_locks) return static_cast<int>(syscall(SYS_flock, fd, how));
+  errno = ENOSYS;
+  return -1;
+}
 
 namespace sennit {
 namespace {
@@ -309,6 +325,29 @@ TEST(Recording, GoesOnWithoutAFile) {
   }
 }
 
+// As where the file system is full, which a limit of the process's looks like.
+TEST_F(RecordingFile, WhyThereIsNoneIsSaid) {
+  Process rank([this] {
+    const rlimit one_page{RecordingHeader::kBytes, RecordingHeader::kBytes};
+    std::signal(SIGXFSZ, SIG_IGN);
+    testing::internal::CaptureStderr();
+    setrlimit(RLIMIT_FSIZE, &one_page);
+    const bool none = open()->path().empty();
+    return (none ? "none: " : "there: ") + testing::internal::GetCapturedStderr();
+  });
+  const std::string said = rank.outcome();
+  EXPECT_EQ(said.find("none: "), 0u) << said;
+  EXPECT_NE(said.find("can be kept there: File too large"), std::string::npos) << said;
+}
+
+TEST_F(RecordingFile, WhereThereAreNoLocksNoRankRuns) {
+  const std::unique_ptr<Recording> recording = open();
+  EXPECT_EQ(read_recording(recording->path())->state, RankState::running);
+  g_without_locks = true;
+  EXPECT_EQ(read_recording(recording->path())->state, RankState::gone);
+  g_without_locks = false;
+}
+
 // ---- files that are none ----
 
 TEST_F(RecordingFile, ErrorsNameTheFileAndWhatIsWrong) {
@@ -349,6 +388,16 @@ TEST_F(RecordingFile, OfAFileThatSeemsEndlessTheNotesAreRead) {
   ASSERT_TRUE(read.ok()) << read.status().text();
   ASSERT_EQ(read->notes.size(), 1u);
   EXPECT_EQ(std::get<FailureNote>(read->notes[0]).text, "it went wrong");
+}
+
+// As of a rank that runs a newer library.
+TEST_F(RecordingFile, WhyThatOfAProcessIsNotReadIsSaid) {
+  const std::unique_ptr<Recording> recording = open();
+  trainer::change_byte(recording->path(), offsetof(RecordingHeader, version), 1);
+  std::vector<std::string> passed_over;
+  const Status status = read_job({{}, {}, getpid()}, &passed_over).status();
+  EXPECT_NE(status.text().find("is of version 2 of the format"), std::string::npos)
+      << status.text();
 }
 
 // Whatever one byte is, it is read, or refused.

@@ -6,9 +6,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +29,7 @@
 #include "record/recording.hpp"
 #include "sennit/sennit.h"
 #include "tests/support/eventually.hpp"
+#include "tests/support/making_threads.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/test_folder.hpp"
 
@@ -213,6 +216,31 @@ TEST_F(HungJob, ASignalHasARankLeaveACopyAndGoOn) {
     EXPECT_GT(rank.events.size(), 5u);
     EXPECT_FALSE(rank.notes.empty());
   }
+  released_.add();
+  for (const std::optional<std::string>& report : processes_->reports(60s))
+    EXPECT_EQ(report.value_or("killed"), "left");
+}
+
+// Where the limit of threads was reached after the job had started.
+TEST_F(HungJob, ACopyNeedsNoThreadOfItsOwn) {
+  start(2,
+        [this](int, sennit_comm_t comm) {
+          sennit_test::g_before_thread = [] {
+            char name[16] = "";
+            prctl(PR_GET_NAME, name);
+            return std::string(name) == "sennit-watch" ? EAGAIN : 0;
+          };
+          int stop = 0;
+          while (!stop) {
+            arrived_.add();
+            stop = released_.await(1, 1ms);
+            sennit_all_reduce(&stop, &stop, 1, SENNIT_INT32, SENNIT_MAX, comm);
+          }
+        },
+        {{"SENNIT_WATCH", "0.05"}});
+  ASSERT_TRUE(arrived_.await(10, 30s));
+  for (const int rank : {0, 1}) processes_->signal(rank, SIGUSR2);
+  EXPECT_NE(dumped().kind, VerdictKind::gone);
   released_.add();
   for (const std::optional<std::string>& report : processes_->reports(60s))
     EXPECT_EQ(report.value_or("killed"), "left");

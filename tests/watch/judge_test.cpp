@@ -4,7 +4,9 @@
 #include "watch/judge.hpp"
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -176,6 +178,53 @@ TEST(Judge, NamesAHostThatWasSlowFromTheStart) {
   const std::vector<LiveVerdict> told = Coordinator(ill).hear(lasting(ill, 6));
   ASSERT_EQ(told.size(), 1u);
   EXPECT_TRUE(blames(told[0], "into h5")) << told[0].sentence;
+}
+
+// Each finds it in every look, for which there is less time than that takes: what was not used
+// before is enough for some of them alone.
+TEST(Judge, AllCommunicatorsGetTheirTurn) {
+  constexpr uint32_t kComms = 8;
+  constexpr size_t kDigests = 24;
+  const diagnose::SimulatedJob ill = lasting(slow(job_on(kTree), "h5", false, 4), kDigests);
+  const diagnose::JobRecording recording = *simulated_recording(ill);
+  JudgeRules rules;
+  rules.solver_part = 1;
+  Judge judge(ill.fabric.to_text(), ill.placements, rules);
+  for (uint32_t comm = 1; comm <= kComms; comm++) {
+    for (const auto& [id, members] : recording.communicators)
+      judge.note(0, CommunicatorNote{comm, members});
+    for (auto [key, plan] : recording.plans) {
+      plan.comm = comm;
+      judge.note(0, plan);
+    }
+  }
+  std::vector<std::vector<Digest>> digests;
+  for (int rank = 0; rank < recording.size; rank++)
+    digests.push_back(digests_of(recording, rank, kCallsEach));
+  std::set<uint32_t> told;
+  for (size_t d = 0; d < kDigests; d++) {
+    const uint64_t now_ns = (2 + d) * kNsPerS;
+    for (int rank = 0; rank < recording.size; rank++)
+      for (uint32_t comm = 1; comm <= kComms; comm++) {
+        Digest digest = digests[index(rank)][d];
+        for (DigestPlan& plan : digest.plans) plan.comm = comm;
+        for (DigestPace& pace : digest.paces) pace.comm = comm;
+        judge.digest(rank, std::move(digest), now_ns);
+      }
+    for (const LiveVerdict& verdict : judge.look(now_ns))
+      if (verdict.about == VerdictAbout::link) told.insert(verdict.comm);
+  }
+  EXPECT_EQ(told.size(), kComms);
+}
+
+// Groups of a split are known by one number: the note tells them apart.
+TEST(Judge, WhatIsNotedHasTheLowestMember) {
+  LiveVerdict verdict;
+  verdict.comm = 3;
+  EXPECT_EQ(note_of(verdict).first_member, -1);
+  verdict.members = {5, 2, 7};
+  EXPECT_EQ(note_of(verdict).comm, 3u);
+  EXPECT_EQ(note_of(verdict).first_member, 2);
 }
 
 TEST(Judge, SaysNothingWhileAllIsWell) {

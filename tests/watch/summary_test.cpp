@@ -84,6 +84,32 @@ TEST(Summary, WhatASenderWaitedIsNoService) {
   EXPECT_EQ(digest.plans[0].edges[0].service_ns, (1 + 1 + 2 + 5) * kMs);
 }
 
+// The two clocks came apart by 5 ms in half an hour without messages, between two calls or within
+// the second of them: that is no queue.
+TEST(Summary, ClocksThatDriftWhileNothingIsSentAreNoService) {
+  // Multiples of 8 ms are exact also in an event that is so long.
+  constexpr uint64_t kTick = 8 * kMs, kIdle = 225'000 * kTick, kIdleUs = 1'800'000'000;
+  for (const bool posted_before : {false, true}) {
+    Summary summary({false, true});
+    for (const uint32_t seq : {1u, 2u}) {
+      const uint64_t idle_ns = seq == 1 ? 0 : kIdle;
+      const uint64_t posted_ns = seq == 2 && posted_before ? 40 * kTick : idle_ns + 10 * kTick;
+      const uint64_t first_ns = idle_ns + 20 * kTick - posted_ns;
+      summary.add(call(EventKind::call_begin, seq, posted_ns));
+      TraceEvent there = message(1, seq, 0, 0, 1000);
+      there.posted_ns = posted_ns;
+      there.set_times({.first_ns = first_ns, .last_ns = first_ns + kTick});
+      there.flags |= kEventKnowsItsWait;
+      there.sender_clock_us = 1'000'000 + (seq == 1 ? 0 : kIdleUs - 5'000);
+      summary.add(there);
+      summary.add(call(EventKind::call_end, seq, idle_ns + 30 * kTick, kTick));
+    }
+    const Digest digest = summary.take(kMs);
+    ASSERT_EQ(digest.plans.at(0).edges.size(), 1u);
+    EXPECT_EQ(digest.plans[0].edges[0].service_ns, 2 * kTick) << posted_before;
+  }
+}
+
 TEST(Summary, CallsThatOverlapAreNotAlone) {
   Summary summary({false, true});
   summary.add(call(EventKind::call_begin, 1, 100 * kMs));

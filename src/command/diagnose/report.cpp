@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/text/json.hpp"
+#include "diagnose/communicator_numbers.hpp"
 #include "diagnose/links.hpp"
 #include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
@@ -23,11 +24,18 @@ const char* name(RankState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-Json hang_json(const Hang& hang, Plans& plans) {
+// Also of a group's channel.
+std::vector<int> members_of(uint32_t comm, const JobRecording& job) {
+  const auto found = job.communicators.find(comm & ~kChannel);
+  return found == job.communicators.end() ? std::vector<int>() : found->second;
+}
+
+Json hang_json(const Hang& hang, const JobRecording& job, Plans& plans) {
   Json json = {{"cause", name(hang.cause)},
                {"behind", hang.behind},
                {"waiting", hang.waiting},
-               {"communicator", hang.comm},
+               {"communicator", job.known_as(hang.comm)},
+               {"members", members_of(hang.comm, job)},  // groups of a split share the number
                {"number", hang.seq},
                {"call", plans.call_name(hang.comm, hang.plan)},
                {"quiet_s", static_cast<double>(hang.since_ns) / kNsPerS}};
@@ -143,7 +151,7 @@ std::string verdict_json(const JobRecording& job, const Verdict& verdict, Plans&
                      {"evidence", verdict.evidence},
                      {"ruled_out", verdict.ruled_out},
                      {"next", verdict.next},
-                     {"hang", verdict.hang ? hang_json(*verdict.hang, plans) : Json()},
+                     {"hang", verdict.hang ? hang_json(*verdict.hang, job, plans) : Json()},
                      {"not_looked_at", plans.why_none()},
                      {"size", job.size},
                      {"missing_ranks", job.missing},

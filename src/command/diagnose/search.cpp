@@ -24,7 +24,8 @@ Result<uint64_t> parse_job(const std::string& text) {
   return job;
 }
 
-Result<JobRecording> search(const char* command, const SearchArguments& arguments) {
+Result<JobRecording> search(const SearchArguments& arguments,
+                            std::vector<std::string>* passed_over) {
   RecordingSearch search{arguments.paths, std::nullopt, std::nullopt};
   if (!arguments.job.empty()) {
     const Result<uint64_t> job = parse_job(arguments.job);
@@ -32,11 +33,7 @@ Result<JobRecording> search(const char* command, const SearchArguments& argument
     search.job = *job;
   }
   if (arguments.pid != 0) search.pid = arguments.pid;
-  std::vector<std::string> passed_over;
-  Result<JobRecording> job = read_job(search, &passed_over);
-  for (const std::string& text : passed_over)
-    std::fprintf(stderr, "sennit %s: passed over: %s\n", command, text.c_str());
-  return job;
+  return read_job(search, passed_over);
 }
 
 }  // namespace
@@ -52,8 +49,12 @@ void add_search_options(const Command& command, SearchArguments& arguments) {
       .excludes(paths);
 }
 
-Result<JobRecording> find_job(const char* command, const SearchArguments& arguments) {
-  Result<JobRecording> job = search(command, arguments);
+Result<JobRecording> find_job(const char* command, const SearchArguments& arguments, bool again) {
+  std::vector<std::string> passed_over;
+  Result<JobRecording> job = search(arguments, &passed_over);
+  if (again) return job;
+  for (const std::string& text : passed_over)
+    std::fprintf(stderr, "sennit %s: passed over: %s\n", command, text.c_str());
   if (!job) {
     std::fprintf(stderr, "sennit %s: %s\n", command, job.status().text().c_str());
     return job;

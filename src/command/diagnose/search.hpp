@@ -20,7 +20,9 @@ struct SearchArguments {
 void add_search_options(const Command& command, SearchArguments& arguments);
 
 // The job's recordings, or the error on standard error. Files of folders that cannot be read are
-// named there as well, and who is missing.
-Result<JobRecording> find_job(const char* command, const SearchArguments& arguments);
+// named there as well, and who is missing. `again`: it was found before, and nothing is said, which
+// would be the same, or that it is gone.
+Result<JobRecording> find_job(const char* command, const SearchArguments& arguments,
+                              bool again = false);
 
 }  // namespace sennit::diagnose

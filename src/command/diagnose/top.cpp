@@ -184,7 +184,7 @@ int run(const Options& options) {
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   diagnose::SearchArguments search = options.search;
   for (bool first = true;; first = false) {
-    const Result<JobRecording> job = diagnose::find_job("top", search);
+    const Result<JobRecording> job = diagnose::find_job("top", search, !first);
     if (!job) return first ? kOff : 0;  // it has ended, and left nothing
     // Others may start meanwhile, and the process that it was found by may end before it.
     search.job = fmt::format("{:016x}", job->job);

@@ -29,7 +29,10 @@ namespace {
 RankState state_of(int fd, const RecordingHeader& header) {
   if (header.dumped_ns != 0) return RankState::running;
   if (header.ended.load(std::memory_order_relaxed) != 0) return RankState::ended;
-  if (flock(fd, LOCK_SH | LOCK_NB) != 0) return RankState::running;
+  // Where a file system knows no locks it is most likely a copy: a rank that records there does so
+  // by another way to it. Other errors, such as having no room for a lock, say nothing.
+  if (flock(fd, LOCK_SH | LOCK_NB) != 0)
+    return errno == ENOSYS || errno == EOPNOTSUPP ? RankState::gone : RankState::running;
   flock(fd, LOCK_UN);
   return RankState::gone;
 }
@@ -178,9 +181,13 @@ std::string described(uint64_t job, const std::map<int, RankRecording>& ranks) {
 }
 
 Result<uint64_t> job_of_process(int64_t pid) {
-  const std::vector<std::string> files = recordings_of(std::to_string(pid));
-  for (const std::string& path : files)
-    if (const Result<RankRecording> read = read_recording(path)) return read->job;
+  Status unread;
+  for (const std::string& path : recordings_of(std::to_string(pid))) {
+    const Result<RankRecording> read = read_recording(path);
+    if (read) return read->job;
+    unread = read.status();
+  }
+  if (!unread.ok()) return unread;
   if (access(fmt::format("/proc/{}/fd", pid).c_str(), R_OK) != 0)
     return invalid(fmt::format("process {}: {}", pid,
                                errno == EACCES ? "it is another user's; ask as that one, or as root"

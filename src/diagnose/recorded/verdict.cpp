@@ -299,6 +299,39 @@ VerdictKind kind_of(VerdictAbout about) {
   return VerdictKind::well;
 }
 
+// When the rank noted that telling of it, by its clock; 0: it has not.
+uint64_t noted_at_ns(const RankRecording& rank, const VerdictNote& hang) {
+  for (const Note& note : rank.notes)
+    if (const auto* const its = std::get_if<VerdictNote>(&note);
+        its && its->about == hang.about && !its->withdrawn && its->when_ns == hang.when_ns &&
+        its->sentence == hang.sentence)
+      return its->noted_ns;
+  return 0;
+}
+
+// What `rank`'s clock is ahead of the other's; nothing: that is not known.
+std::optional<int64_t> ahead_of(const RankRecording& rank, const RankRecording& other) {
+  if (rank.host == other.host) return 0;
+  if (!rank.clock.known() || !other.clock.known() || rank.clock.root != other.clock.root)
+    return std::nullopt;
+  return rank.clock.ahead_ns - other.clock.ahead_ns;
+}
+
+// When the hang was told, by the rank's clock. Nobody notes it before, but a rank that was stopped
+// long after: so the first note of all counts. Real time, by which it is told where there is none,
+// is set anew now and then, and differs from host to host.
+uint64_t told_at_ns(const JobRecording& job, const RankRecording& rank, const VerdictNote& hang) {
+  uint64_t first_ns = UINT64_MAX;
+  for (const RankRecording& other : job.ranks) {
+    const uint64_t noted_ns = noted_at_ns(other, hang);
+    const std::optional<int64_t> ahead_ns = ahead_of(rank, other);
+    if (noted_ns != 0 && ahead_ns)
+      first_ns = std::min(first_ns, noted_ns + static_cast<uint64_t>(*ahead_ns));
+  }
+  if (first_ns != UINT64_MAX) return first_ns;
+  return hang.when_ns - rank.realtime_ns + rank.monotonic_ns;
+}
+
 // A job may have ended, or gone on, before a hang was withdrawn.
 bool is_over(const JobRecording& job, const VerdictNote& hang) {
   bool all_ended = true;
@@ -306,7 +339,7 @@ bool is_over(const JobRecording& job, const VerdictNote& hang) {
     all_ended = all_ended && rank.state == RankState::ended;
     const bool blamed =
         std::find(hang.ranks.begin(), hang.ranks.end(), rank.rank) != hang.ranks.end();
-    if (blamed && went_on(rank, hang.when_ns - rank.realtime_ns + rank.monotonic_ns)) return true;
+    if (blamed && went_on(rank, told_at_ns(job, rank, hang))) return true;
   }
   return all_ended;
 }

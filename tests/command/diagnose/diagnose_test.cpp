@@ -144,7 +144,7 @@ TEST_F(DiagnoseCommand, TopShowsOneFrame) {
 
 // Also when another job is started beside it.
 TEST_F(DiagnoseCommand, TopStaysWithItsJob) {
-  std::unique_ptr<Recording> its = Recording::open({0x11, 0, 1, "a"}, folder_.path());
+  std::unique_ptr<Recording> its = Recording::open({0x11, 0, 2, "a"}, folder_.path());
   FILE* const top = popen((kSennit + "top " + folder_.path() + " 2>&1").c_str(), "r");
   ASSERT_NE(top, nullptr);
   const auto next_line = [&]() -> std::string {
@@ -156,12 +156,16 @@ TEST_F(DiagnoseCommand, TopStaysWithItsJob) {
     while (line.starts_with("rank 0 says")) line = next_line();
     return line;
   };
-  const std::string job = "job 0000000000000011: 1 of 1 ranks recorded here\n";
+  const std::string job = "job 0000000000000011: 1 of 2 ranks recorded here\n";
+  EXPECT_EQ(next_line(), "sennit top: no recording of rank 1 is there\n");
   EXPECT_EQ(next_job(), job);
   const std::unique_ptr<Recording> other = Recording::open({0x22, 0, 1, "b"}, folder_.path());
   for (int frame = 0; frame < 2; frame++) EXPECT_EQ(next_job(), job);
+  const std::string file = its->path();
   its.reset();
-  while (!next_line().empty()) continue;
+  std::filesystem::remove(file);
+  for (std::string line = next_line(); !line.empty(); line = next_line())
+    EXPECT_EQ(line.find("sennit top:"), std::string::npos) << line << "is said once alone";
   EXPECT_EQ(pclose(top), 0);
 }
 

@@ -1,5 +1,5 @@
 // report_test.cpp: the fabric as traffic has shown it: what a slow link carries, of a whole tier
-// what each does, and notes on what cannot be said.
+// what each does, and notes on what cannot be said; and the verdict for programs.
 //
 // ctest links: sennit_commands
 // ctest not-under-tsan: it has one thread
@@ -9,6 +9,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/text/json.hpp"
 #include "topology/fabric/fabric.hpp"
 #include "topology/source.hpp"
 
@@ -60,6 +61,21 @@ TEST_F(FabricOf, ALinkWhoseRateIsNotKnownGetsANote) {
   EXPECT_EQ(out_of("rack1", text), out_of("rack1", job_.fabric));
 }
 
+// Of a split's groups but the first the number in the job is none that its ranks know.
+TEST_F(FabricOf, AHangIsOfTheCommunicatorThatItsRanksKnow) {
+  constexpr uint32_t kSecondGroup = 0x78000001;
+  job_.communicators[kSecondGroup] = {3, 4, 5};
+  job_.numbers = {{1, 1}, {3, 3}, {kSecondGroup, 3}};
+  Plans plans(job_);
+  Verdict verdict;
+  verdict.kind = VerdictKind::hang;
+  verdict.hang.emplace().comm = kSecondGroup;
+  const std::string json = verdict_json(job_, verdict, plans);
+  EXPECT_NE(json.find("\"communicator\": 3,"), std::string::npos) << json;
+  const nlohmann::json hang = nlohmann::json::parse(json)["hang"];
+  EXPECT_EQ(hang["members"], nlohmann::json({3, 4, 5})) << json;
+}
+
 // As it was told while the job ran.
 TEST_F(FabricOf, AWholeTierThatWasToldOfIsSlowerAltogether) {
   VerdictNote told;
@@ -68,7 +84,7 @@ TEST_F(FabricOf, AWholeTierThatWasToldOfIsSlowerAltogether) {
   told.links = {"rack0", "rack1", "rack2"};
   told.factor = 2;
   told.tier = 1;
-  job_.verdicts = {told};
+  job_.verdicts = {{0, told}};
   Plans plans(job_);
   const Verdict verdict = judge(job_, plans, {});
   EXPECT_EQ(verdict.kind, VerdictKind::slow_link) << verdict.sentence;
