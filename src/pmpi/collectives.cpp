@@ -45,11 +45,18 @@ const std::byte* flat(const void* memory, ptrdiff_t count, const Elements& eleme
   return storage->data();
 }
 
-// Whether all counts are such; MPI itself says what is wrong with others.
+// Whether arguments are such; MPI itself says what is wrong with others.
 template <typename Count>
 bool are_counts(const Count counts[], int n) {
   return std::all_of(counts, counts + n, [](Count count) { return count >= 0; });
 }
+bool are_elements(MPI_Count count, MPI_Datatype type) {
+  return count >= 0 && type != MPI_DATATYPE_NULL;
+}
+bool are_sent(const void* send, MPI_Count count, MPI_Datatype type) {
+  return send == MPI_IN_PLACE || are_elements(count, type);
+}
+bool is_root(int root, const Held& held) { return root >= 0 && root < held.size; }
 
 // ---- reductions ----
 
@@ -82,7 +89,7 @@ bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Cou
 bool reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count count,
             MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
-  if (!r || count < 0 || !on(o, "Reduce", comm, blocks)) return false;
+  if (!r || count < 0 || !on(o, "Reduce", comm, blocks) || !is_root(root, *o->held)) return false;
   const void* const in = read_from(o, send == MPI_IN_PLACE ? recv : send, count, type);
   void* const out = o->held->rank == root ? left_in(o, recv, count, type) : recv;
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
@@ -134,7 +141,8 @@ std::vector<MPI_Count> equal(MPI_Count count, MPI_Comm comm) {
 
 bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Datatype type,
                int root, MPI_Comm comm) {
-  if (count < 0 || !on(o, "Bcast", comm, blocks)) return false;
+  if (!are_elements(count, type) || !on(o, "Bcast", comm, blocks) || !is_root(root, *o->held))
+    return false;
   const Elements elements(type);
   const size_t bytes = bytes_of(count, elements);
   void* memory = buffer;
@@ -155,7 +163,7 @@ bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Dat
 bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (recv_count < 0 || (send != MPI_IN_PLACE && send_count < 0) ||
+  if (!are_elements(recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
       !on(o, "Allgather", comm, blocks))
     return false;
   const Elements to(recv_type);
@@ -237,8 +245,8 @@ template <typename Count, typename Displacement>
 bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
                   MPI_Datatype send_type, void* recv, const Count counts[],
                   const Displacement displacements[], MPI_Datatype recv_type, MPI_Comm comm) {
-  if (!on(o, "Allgatherv", comm, blocks) || !are_counts(counts, o->held->size) ||
-      (send != MPI_IN_PLACE && send_count < 0))
+  if (recv_type == MPI_DATATYPE_NULL || !are_sent(send, send_count, send_type) ||
+      !on(o, "Allgatherv", comm, blocks) || !are_counts(counts, o->held->size))
     return false;
   const Elements to(recv_type);
   const int self = o->held->rank;
@@ -258,7 +266,7 @@ bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
 bool all_to_all(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (recv_count < 0 || (send != MPI_IN_PLACE && send_count < 0) ||
+  if (!are_elements(recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
       !on(o, "Alltoall", comm, blocks))
     return false;
   const Elements to(recv_type);
@@ -296,9 +304,11 @@ bool all_to_all_v(Operation* o, bool blocks, const void* send, const Count send_
                   const Displacement send_displacements[], MPI_Datatype send_type, void* recv,
                   const Count recv_counts[], const Displacement recv_displacements[],
                   MPI_Datatype recv_type, MPI_Comm comm) {
-  if (!on(o, "Alltoallv", comm, blocks)) return false;
-  const int size = o->held->size;
   const bool in_place = send == MPI_IN_PLACE;
+  if (recv_type == MPI_DATATYPE_NULL || (!in_place && send_type == MPI_DATATYPE_NULL) ||
+      !on(o, "Alltoallv", comm, blocks))
+    return false;
+  const int size = o->held->size;
   if (!are_counts(recv_counts, size) || (!in_place && !are_counts(send_counts, size))) return false;
   const Elements to(recv_type);
   const Elements from = in_place ? to : Elements(send_type);

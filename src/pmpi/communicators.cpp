@@ -23,8 +23,12 @@ namespace {
 // Of the process. Communicators may be used, made and freed by several threads.
 struct All {
   Mutex mutex;
+  // MPI_KEYVAL_INVALID: no communicator has the attribute.
   int keyval SENNIT_GUARDED_BY(mutex) = MPI_KEYVAL_INVALID;
   std::map<void*, std::shared_ptr<Held>> held SENNIT_GUARDED_BY(mutex);  // by the attribute
+  // Left by MPI_Finalize. They stay, so that no other attribute gets their addresses.
+  std::vector<std::shared_ptr<Held>> left SENNIT_GUARDED_BY(mutex);
+  bool ended SENNIT_GUARDED_BY(mutex) = false;  // MPI_Finalize was called
   unsigned groups_made SENNIT_GUARDED_BY(mutex) = 0;
   static All& instance() {
     static auto* const all = new All;
@@ -42,21 +46,36 @@ int forget(MPI_Comm, int, void* attribute, void*) {
   held = std::move(found->second);
   all.held.erase(found);
   held->freed = true;
+  // MPI may end before the next one, if it has sessions only, and all its keyvals do with it.
+  if (all.held.empty()) all.keyval = MPI_KEYVAL_INVALID;
   return MPI_SUCCESS;
 }
 
-int keyval() {
+void keep(MPI_Comm comm, const std::shared_ptr<Held>& held) {
+  All& all = All::instance();
+  int keyval = MPI_KEYVAL_INVALID;
+  {
+    const MutexLock lock(all.mutex);
+    all.held[held.get()] = held;
+    if (all.keyval == MPI_KEYVAL_INVALID)
+      PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &all.keyval, nullptr);
+    keyval = all.keyval;
+  }
+  PMPI_Comm_set_attr(comm, keyval, held.get());
+}
+
+int keyval_now() {
   All& all = All::instance();
   const MutexLock lock(all.mutex);
-  if (all.keyval == MPI_KEYVAL_INVALID)
-    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &all.keyval, nullptr);
   return all.keyval;
 }
 
 std::shared_ptr<Held> find(MPI_Comm comm) {
+  const int keyval = keyval_now();
+  if (keyval == MPI_KEYVAL_INVALID) return nullptr;
   void* attribute = nullptr;
   int is_set = 0;
-  PMPI_Comm_get_attr(comm, keyval(), &attribute, &is_set);
+  PMPI_Comm_get_attr(comm, keyval, &attribute, &is_set);
   if (!is_set) return nullptr;
   All& all = All::instance();
   const MutexLock lock(all.mutex);
@@ -123,21 +142,33 @@ Made make_of_world(MPI_Comm comm, const std::vector<int>& ranks, Held& world, He
   });
 }
 
-// A job of its own.
+// A job of its own. Each rank makes an id, though only the first one's is used: what keeps a rank
+// from that, such as an interface that is not there or an option that is wrong, would keep it from
+// the job, and the others would wait. So they do where a rank has no thread left for the job.
 Made make_anew(MPI_Comm comm, Held* held) {
-  struct {
-    sennit_unique_id_t id;
-    int status;
-  } message = {};
-  if (held->rank == 0) message.status = sennit_get_unique_id(&message.id);
-  PMPI_Bcast(&message, sizeof message, MPI_BYTE, 0, comm);
-  if (message.status != SENNIT_OK)
-    return {static_cast<sennit_status_t>(message.status), "its first rank cannot be reached"};
+  sennit_unique_id_t id = {};
+  Made own = made_by([&] { return sennit_get_unique_id(&id); });
+  int status = own.status;
+  PMPI_Allreduce(MPI_IN_PLACE, &status, 1, MPI_INT, MPI_MAX, comm);
+  if (own.status == SENNIT_OK && (status != SENNIT_OK || held->rank != 0))
+    sennit_forget_unique_id(&id);
+  if (own.status != SENNIT_OK) return own;
+  if (status != SENNIT_OK)
+    return {static_cast<sennit_status_t>(status), "another rank cannot take part, and says why"};
+  PMPI_Bcast(&id, sizeof id, MPI_BYTE, 0, comm);
   sennit_config_t config = SENNIT_CONFIG_INIT;
   config.arrival_timeout_ms = INT32_MAX;  // a late rank is no error to MPI's programs
-  return beside_mpi([&] {
-    return sennit_comm_init_rank(&held->comm, held->size, &message.id, held->rank, &config);
-  });
+  return beside_mpi(
+      [&] { return sennit_comm_init_rank(&held->comm, held->size, &id, held->rank, &config); });
+}
+
+// Before and behind that MPI has sessions only.
+bool between_init_and_finalize() {
+  int has_begun = 0;
+  PMPI_Initialized(&has_begun);
+  All& all = All::instance();
+  const MutexLock lock(all.mutex);
+  return has_begun && !all.ended;
 }
 
 // Collective. All ranks end with a communicator of sennit's, or none does.
@@ -145,7 +176,7 @@ void make(MPI_Comm comm, Held* held) {
   struct {
     int has_begun = 0, has_world = 0;
   } all;
-  PMPI_Initialized(&all.has_begun);  // else MPI has sessions only
+  all.has_begun = between_init_and_finalize();
   const std::shared_ptr<Held> world = all.has_begun ? find(MPI_COMM_WORLD) : nullptr;
   std::vector<int> ranks;
   if (world && world->comm && comm != MPI_COMM_WORLD) {
@@ -179,12 +210,7 @@ std::shared_ptr<Held> held_of(MPI_Comm comm, bool may_make) {
     PMPI_Comm_rank(comm, &held->rank);
     PMPI_Comm_size(comm, &held->size);
     if (held->size > 1) make(comm, held.get());
-    {
-      All& all = All::instance();
-      const MutexLock lock(all.mutex);
-      all.held[held.get()] = held;
-    }
-    PMPI_Comm_set_attr(comm, keyval(), held.get());
+    keep(comm, held);
   }
   return held->comm ? held : nullptr;
 }
@@ -192,11 +218,20 @@ std::shared_ptr<Held> held_of(MPI_Comm comm, bool may_make) {
 void destroy_all() {
   All& all = All::instance();
   const MutexLock lock(all.mutex);
+  all.ended = true;
   for (const auto& [attribute, held] : all.held) {
     const MutexLock turn(held->mutex);
     sennit_comm_destroy(held->comm);
     held->comm = nullptr;
   }
+}
+
+void forget_all() {
+  All& all = All::instance();
+  const MutexLock lock(all.mutex);
+  for (const auto& [attribute, held] : all.held) all.left.push_back(held);
+  all.held.clear();
+  all.keyval = MPI_KEYVAL_INVALID;
 }
 
 }  // namespace sennit::pmpi

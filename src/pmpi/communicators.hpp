@@ -34,7 +34,9 @@ struct Held {
 // Null: the call is MPI's. `may_make`: it blocks, so that the communicator may be made.
 std::shared_ptr<Held> held_of(MPI_Comm comm, bool may_make);
 
-// At the end of MPI: all that are left.
+// At the begin of MPI_Finalize: all that are left.
 void destroy_all();
+// At its end: what was kept of them. A session may still begin, which has other attributes.
+void forget_all();
 
 }  // namespace sennit::pmpi

@@ -73,8 +73,13 @@ int handled(const Operation& operation, int result) {
 int end(Operation& operation, sennit_status_t status) SENNIT_REQUIRES(operation.held->mutex) {
   const int result = error_of(operation, status);
   sennit_work_free(std::exchange(operation.work, nullptr));
-  if (status == SENNIT_OK && operation.after) operation.after();
   return result;
+}
+
+// What is left to do then is MPI's. No lock is held: another thread may wait for it within one of
+// MPI's functions, which has MPI's own lock.
+void unpack(const Operation& operation, int result) {
+  if (result == MPI_SUCCESS && operation.after) operation.after();
 }
 
 // Then *result is what it ended with.
@@ -146,6 +151,7 @@ int run(Operation& operation) {
     }
   const int result = end(operation, status);
   lock.unlock();
+  unpack(operation, result);
   return handled(operation, result);
 }
 
@@ -173,6 +179,7 @@ void poll() {
   AllBegun& all = AllBegun::instance();
   if (all.count.load() == 0) return;
   for (const Begun& begun : take_over(all)) {
+    unpack(*begun.operation, begun.result);
     if (begun.result != MPI_SUCCESS) {
       AllFailed& failed = AllFailed::instance();
       const MutexLock lock(failed.mutex);

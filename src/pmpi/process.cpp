@@ -43,7 +43,9 @@ int sennit_pmpi_Finalize(void) {
   }
   destroy_all();
   tell_counts();
-  return PMPI_Finalize();
+  const int result = PMPI_Finalize();
+  forget_all();
+  return result;
 }
 
 }  // extern "C"

@@ -8,9 +8,11 @@
 //   nonblocking  the first call of all does not block
 //   grids        communicators without a collective of all processes
 //   errors       of calls that do not block, told once, by their own communicator's handler
+//   handler      of an error of MPI's own, which waits for a collective
 //   spawned      a communicator of processes of two worlds: three, and two that they start
 //   large        more bytes than an int counts; takes 5 GB
 //   counts       functions with large counts, where the MPI has them
+//   sessions     one after the other after MPI_Finalize, where the MPI has them
 //
 // Exits with 1 where a result is wrong; rank 0 prints "ok".
 #include <mpi.h>
@@ -240,6 +242,29 @@ void errors() {
   of_any.expect_error(result, MPI_ERR_OTHER, "MPI_Testany");
 }
 
+// Of a message that is longer than its receive. Rank 0 comes to the collective last.
+void handler() {
+  MPI_Errhandler counting = MPI_ERRHANDLER_NULL;
+  MPI_Comm_create_errhandler(count_error, &counting);
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_errhandler(comm, counting);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Request request = MPI_REQUEST_NULL;
+  int word = 0, sum = 0;
+  const int words[] = {1, 2};
+  MPI_Irecv(&word, 1, MPI_INT, (rank + size - 1) % size, 0, comm, &request);
+  MPI_Send(words, 2, MPI_INT, (rank + 1) % size, 0, comm);
+  if (rank == 0) usleep(100000);
+  MPI_Iallreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &g_aside);
+  const int result = MPI_Wait(&request, MPI_STATUS_IGNORE);
+  expect(result != MPI_SUCCESS && g_told == 1, "a message that is too long");
+  expect(sum == size * (size - 1) / 2, "what an error handler of MPI's own error waited for");
+  if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+  MPI_Comm_free(&comm);
+  MPI_Errhandler_free(&counting);
+}
+
 std::string g_program;
 
 void spawned() {
@@ -333,7 +358,54 @@ void counts() {
   expect(memory[1] == std::byte{2}, "MPI_Ibcast_c of many bytes");
   MPI_Comm_free(&copy);
 }
+
+int g_attributes_deleted = 0;
+int count_deleted(MPI_Comm, int, void*, void*) {
+  g_attributes_deleted++;
+  return MPI_SUCCESS;
+}
+
+// The program's attribute may have the number that another session gave to one of sennit's.
+void in_session() {
+  MPI_Session session = MPI_SESSION_NULL;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+  MPI_Group group = MPI_GROUP_NULL;
+  MPI_Group_from_session_pset(session, "mpi://WORLD", &group);
+  MPI_Comm comm = MPI_COMM_NULL;
+  MPI_Comm_create_from_group(group, "corners", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+  int keyval = MPI_KEYVAL_INVALID, self = 0, all = 0, sum = 0, is_set = 0;
+  void* attribute = nullptr;
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, count_deleted, &keyval, nullptr);
+  MPI_Comm_set_attr(comm, keyval, &session);
+  g_attributes_deleted = 0;
+  MPI_Comm_rank(comm, &self);
+  MPI_Comm_size(comm, &all);
+  for (int i = 0; i < 2; i++) MPI_Allreduce(&self, &sum, 1, MPI_INT, MPI_SUM, comm);
+  expect(sum == all * (all - 1) / 2, "MPI_Allreduce in a session");
+  MPI_Comm_get_attr(comm, keyval, &attribute, &is_set);
+  expect(is_set != 0 && attribute == &session && g_attributes_deleted == 0,
+         "an attribute in a session");
+  MPI_Comm_free_keyval(&keyval);
+  MPI_Comm_free(&comm);
+  MPI_Group_free(&group);
+  MPI_Session_finalize(&session);
+}
 #endif
+
+// Some leave a communicator to MPI_Finalize.
+void sessions() {
+  MPI_Comm copy = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  MPI_Barrier(copy);
+}
+
+void afterwards(const std::string& what) {
+#if MPI_VERSION >= 4
+  for (int i = 0; i < 2 && what == "sessions"; i++) in_session();
+#else
+  (void)what;
+#endif
+}
 
 }  // namespace
 
@@ -341,7 +413,8 @@ int main(int argc, char** argv) {
   std::map<std::string, std::function<void()>> all = {
       {"freed", freed},     {"blocked", blocked},         {"threads", threads},
       {"fortran", fortran}, {"nonblocking", nonblocking}, {"grids", grids},
-      {"errors", errors},   {"spawned", spawned},         {"large", large}};
+      {"errors", errors},   {"handler", handler},         {"spawned", spawned},
+      {"large", large},     {"sessions", sessions}};
 #if MPI_VERSION >= 4
   all["counts"] = counts;
 #endif
@@ -355,5 +428,6 @@ int main(int argc, char** argv) {
   if (what != "threads" || provided == MPI_THREAD_MULTIPLE) all.at(what)();
   if (rank == 0) std::puts("ok");
   MPI_Finalize();
+  afterwards(what);
   return 0;
 }

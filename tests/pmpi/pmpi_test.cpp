@@ -89,7 +89,7 @@ TEST_P(Corner, GoesThroughSennit) {
 }
 INSTANTIATE_TEST_SUITE_P(Pmpi, Corner,
                          testing::Values("freed", "blocked", "threads", "fortran", "nonblocking",
-                                         "grids", "errors"),
+                                         "grids", "errors", "handler"),
                          [](const auto& test) { return std::string(test.param); });
 
 // In Open MPI Fortran's functions call the profiling interface.
@@ -126,6 +126,22 @@ TEST(Pmpi, ProcessesOfTwoWorldsMakeACommunicator) {
   const Counts counts = counts_in(outcome.output);
   EXPECT_EQ(counts.processes, kRanks + 2) << outcome.output;
   EXPECT_GE(counts.least_by_sennit, 100) << outcome.output;
+}
+
+// The others would wait for it, as MPI's programs have no late ranks.
+TEST(Pmpi, ARankThatCannotTakePartLeavesTheJobToMpi) {
+  const std::string corner = kBin + "pmpi_corners nonblocking";
+  for (const std::string off : {"SENNIT_INTERFACE=nosuch0", "SENNIT_TRANSPORTS=nosuch0"}) {
+    const Outcome outcome =
+        sh("timeout 60 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 2 " + corner +
+           " : -np 1 env " + off + " " + corner);
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("nosuch0"), std::string::npos) << outcome.output;
+    const Counts counts = counts_in(outcome.output);
+    EXPECT_EQ(counts.processes, kRanks) << outcome.output;
+    EXPECT_EQ(counts.by_sennit, 0) << outcome.output;
+  }
 }
 
 // mpirun ends a job of which a rank has died; nothing of sennit's keeps the others.

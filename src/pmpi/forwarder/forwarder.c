@@ -157,7 +157,8 @@ typedef uintptr_t Word;
 
 #define EXPORTED __attribute__((visibility("default")))
 /* A frame that was left by longjmp() or an exception, as error handlers do, is no longer below this
- * one: stacks grow downwards. */
+ * one: stacks grow downwards. What MPI's own function calls back, such as an error handler, is the
+ * program's again. */
 #define FORWARD(name, count)                                                                \
   static int forward_##name(PARAMETERS_##count) {                                           \
     typedef int (*Function)(PARAMETERS_##count);                                            \
@@ -166,11 +167,11 @@ typedef uintptr_t Word;
     uintptr_t* const frame = ask ? ask() : NULL;                                            \
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);                           \
     if (!frame) return ((Function)address)(ARGUMENTS_##count);                              \
-    if (*frame > here)                                                                      \
-      return ((Function)load(mpis_own, index_##name, find_mpis_own))(ARGUMENTS_##count);    \
-    *frame = here;                                                                          \
-    const int result = ((Function)address)(ARGUMENTS_##count);                              \
-    *frame = 0;                                                                             \
+    const uintptr_t outer = *frame > here ? *frame : 0;                                     \
+    *frame = outer ? 0 : here;                                                              \
+    void* const called = outer ? load(mpis_own, index_##name, find_mpis_own) : address;     \
+    const int result = ((Function)called)(ARGUMENTS_##count);                               \
+    *frame = outer;                                                                         \
     return result;                                                                          \
   }                                                                                         \
   EXPORTED int MPI_##name(PARAMETERS_##count);                                              \
