@@ -120,6 +120,12 @@ const char* device_name(long type) {
   }
 }
 
+void host_memory(const std::string& what, long device_type) {
+  if (device_type != kDlCpu && device_type != kDlCudaHost && device_type != kDlRocmHost)
+    throw_error(SENNIT_UNSUPPORTED, what + ": it is " + device_name(device_type) +
+                                        " memory; sennit works on host memory");
+}
+
 bool type_of_dlpack(const DlTensor& t, sennit_type_t* type) {
   struct Row {
     int code, bits;
@@ -273,10 +279,7 @@ bool Array::from_dlpack(py::handle object, const std::string& what, bool written
   if (!py::hasattr(object, "__dlpack__")) return false;
   if (py::hasattr(object, "__dlpack_device__")) {
     const py::tuple device = object.attr("__dlpack_device__")();
-    const long type = device[0].cast<long>();
-    if (type != kDlCpu && type != kDlCudaHost && type != kDlRocmHost)
-      throw_error(SENNIT_UNSUPPORTED,
-                  what + ": it is " + device_name(type) + " memory; sennit works on host memory");
+    host_memory(what, device[0].cast<long>());
   }
   auto held = std::make_shared<Held>();
   held->object = py::reinterpret_borrow<py::object>(object);
@@ -285,6 +288,7 @@ bool Array::from_dlpack(py::handle object, const std::string& what, bool written
   if (written && held->versioned && held->versioned->flags & kDlReadOnly)
     refuse(what, "it is read-only");
   const DlTensor& tensor = *taken;
+  host_memory(what, tensor.device_type);
   if (!is_contiguous(tensor, &array->count_))
     refuse(what, "its elements do not lie one after the other; copy it, as .contiguous() does");
   if (!type_of_dlpack(tensor, &array->type_)) {

@@ -80,7 +80,7 @@ PyCommunicator::Made PyCommunicator::all_reduce(const py::object& send, const py
   same_type("all_reduce", in, out);
   if (in.count() != out.count())
     refuse(fmt::format("all_reduce: send has {} and recv {}", in.text(), out.text()));
-  return call(in, out, [=, comm = comm(), op = op.value()](sennit_work_t* work) {
+  return call(in, out, [=, comm = comm(), op = op.value_on(handle())](sennit_work_t* work) {
     return sennit_all_reduce_start(in.data(), out.data(), in.count(), in.type(), op, comm, work);
   });
 }
@@ -93,7 +93,7 @@ PyCommunicator::Made PyCommunicator::reduce(const py::object& send, const py::ob
   same_type("reduce", in, out);
   if (is_root && in.count() != out.count())
     refuse(fmt::format("reduce: send has {} and recv {}", in.text(), out.text()));
-  return call(in, out, [=, comm = comm(), op = op.value()](sennit_work_t* work) {
+  return call(in, out, [=, comm = comm(), op = op.value_on(handle())](sennit_work_t* work) {
     return sennit_reduce_start(in.data(), is_root ? out.data() : nullptr, in.count(), in.type(), op,
                                root, comm, work);
   });
@@ -114,14 +114,14 @@ PyCommunicator::Made PyCommunicator::reduce_scatter(const py::object& send, cons
   same_type("reduce_scatter", in, out);
   if (!counts) {
     blocks_of("reduce_scatter", "recv", out, "send", in, size());
-    return call(in, out, [=, comm = comm(), op = op.value()](sennit_work_t* work) {
+    return call(in, out, [=, comm = comm(), op = op.value_on(handle())](sennit_work_t* work) {
       return sennit_reduce_scatter_start(in.data(), out.data(), out.count(), in.type(), op, comm,
                                          work);
     });
   }
   holds("reduce_scatter", "send", in, *counts, std::nullopt, size());
   own_block("reduce_scatter", "recv", out, *counts, rank());
-  return call(in, out, [=, comm = comm(), op = op.value()](sennit_work_t* work) {
+  return call(in, out, [=, comm = comm(), op = op.value_on(handle())](sennit_work_t* work) {
     return sennit_reduce_scatter_v_start(in.data(), out.data(), counts->data(), in.type(), op, comm,
                                          work);
   });

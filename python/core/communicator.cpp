@@ -2,6 +2,7 @@
 #include "core/communicator.hpp"
 
 #include <cstring>
+#include <optional>
 
 #include <fmt/core.h>
 #include <pybind11/stl.h>
@@ -87,6 +88,13 @@ Op::Op(std::shared_ptr<Handle> comm, const py::object& scalar, sennit_type_t typ
   name_ = "premul_sum of " + type_text;
 }
 
+sennit_op_t Op::value_on(const std::shared_ptr<Handle>& comm) const {
+  if (comm_ && comm_ != comm)
+    throw_error(SENNIT_INVALID_ARGUMENT,
+                "op: " + name_ + " of another communicator; make it with this one's premul_sum");
+  return value_;
+}
+
 Op::~Op() {
   if (comm_) sennit_op_destroy(value_, comm_->comm);
 }
@@ -141,7 +149,7 @@ template <typename F>
 void unlocked(sennit_comm_t comm, F&& function) {
   sennit_status_t status;
   {
-    const py::gil_scoped_release release;
+    const Unlocked release;
     status = function();
   }
   check(status, comm);
@@ -231,12 +239,9 @@ void abort(const PyCommunicator& self) {
 
 // On a thread of the library. An interpreter that ends gives its lock to nobody any more.
 void tell(const char* json, void* user) {
-#if PY_VERSION_HEX >= 0x030D0000
-  if (Py_IsFinalizing()) return;
-#else
-  if (_Py_IsFinalizing()) return;
-#endif
-  const py::gil_scoped_acquire locked;
+  if (outlives_interpreter()) return;
+  std::optional<py::gil_scoped_acquire> locked;
+  lock_or_stay([&] { locked.emplace(); }, [] {});
   try {
     (*static_cast<py::function*>(user))(py::module_::import("json").attr("loads")(json));
   } catch (py::error_already_set& error) {
@@ -456,8 +461,8 @@ void add_communicator(py::module_& module) {
             return std::make_shared<Op>(self.handle(), scalar, element_type(dtype));
           },
           py::arg("scalar"), py::arg("dtype"),
-          "An Op: the sum of scalar * x. dtype: the elements' type, as 'float32' or "
-          "numpy.float32.")
+          "An Op for calls of this communicator: the sum of scalar * x. dtype: the elements' type, "
+          "as 'float32' or numpy.float32.")
       .def(
           "alloc",
           [](const PyCommunicator& self, size_t bytes) {

@@ -22,7 +22,9 @@ class Op {
   ~Op();
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
-  sennit_op_t value() const { return value_; }
+  // For a call of that communicator's; throws where it belongs to another one, which may number its
+  // own alike.
+  sennit_op_t value_on(const std::shared_ptr<Handle>& comm) const;
   const std::string& name() const { return name_; }
 
  private:

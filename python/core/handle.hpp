@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/array.hpp"
+#include "core/unlocked.hpp"
 #include "sennit/sennit.h"
 
 namespace sennit_python {
@@ -22,7 +23,7 @@ struct Handle {
     if (told) stop_telling();
     for (const auto& [memory, array] : registered) sennit_mem_deregister(comm, memory);
     // The last one of a job says goodbye, which other ranks of this process may have to answer.
-    const py::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     sennit_comm_destroy(comm);
   }
 
@@ -30,7 +31,7 @@ struct Handle {
   // that, which this lets go of.
   void stop_telling() {
     {
-      const py::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       sennit_comm_on_verdict(comm, nullptr, nullptr);
     }
     told = nullptr;

@@ -2,9 +2,10 @@
 #include "core/work.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,13 +17,23 @@ namespace sennit_python {
 namespace {
 
 constexpr std::chrono::milliseconds kSignalsEvery(100);
-constexpr int64_t kPatienceMs = 1000;  // of an interpreter that ends
-
-std::atomic<bool> interpreter_ends{false};
+constexpr std::chrono::hours kLongest(1);  // of one wait where no signals are handled
+constexpr int64_t kPatienceMs = 1000;      // of an interpreter that ends
 
 // The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
 thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
 thread_local int groups_open = 0;
+
+// Python's own rule: handlers of signals run in the main thread alone. In an interpreter that ends,
+// where modules are gone, no other thread asks.
+bool handles_signals() {
+  try {
+    const py::object main = py::module_::import("threading").attr("main_thread")();
+    return main.attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
 
 // Of a group's calls: the communicator that has failed so. NULL: the group failed for another
 // reason.
@@ -44,10 +55,13 @@ class Group {
   // Where the body threw, nothing of the group is made: ranks that made half of it would wait for
   // ever. sennit starts nothing of a group with a call that is off, so such a call is added.
   void exit(const py::object& type, const py::object&, const py::object&) {
+    if (groups_open == 0)
+      throw_error(SENNIT_INVALID_ARGUMENT,
+                  "group: this thread has none open; end it in the thread that began it");
     if (!type.is_none()) sennit_send(nullptr, 1, SENNIT_UINT8, 0, nullptr);
     sennit_status_t status;
     {
-      const py::gil_scoped_release release;
+      const Unlocked release;
       status = sennit_group_end();
     }
     if (--groups_open > 0) {
@@ -70,7 +84,7 @@ void keep_in_group(std::shared_ptr<PyWork> call) { kept->push_back(std::move(cal
 void PyWork::start() {
   sennit_status_t status;
   {
-    const py::gil_scoped_release release;
+    const Unlocked release;
     status = start_(&work_);
   }
   check(status, comm_->comm);
@@ -79,7 +93,7 @@ void PyWork::start() {
 void PyWork::run() {
   sennit_status_t started, waited = SENNIT_OK;
   {
-    const py::gil_scoped_release release;
+    const Unlocked release;
     started = start_(&work_);
     if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEvery.count());
   }
@@ -89,8 +103,9 @@ void PyWork::run() {
 
 PyWork::~PyWork() {
   if (!work_) return;
-  const py::gil_scoped_release release;
-  if (interpreter_ends && sennit_work_wait(work_, kPatienceMs) == SENNIT_IN_PROGRESS)
+  const Unlocked release;
+  const bool ends = ending_thread.load() != std::thread::id();
+  if (ends && sennit_work_wait(work_, kPatienceMs) == SENNIT_IN_PROGRESS)
     sennit_comm_abort(comm_->comm);
   sennit_work_free(work_);
 }
@@ -130,7 +145,7 @@ bool PyWork::test() {
 }
 
 sennit_status_t PyWork::wait_unlocked(Lock* lock, Clock::time_point until) {
-  const py::gil_scoped_release release;
+  const Unlocked release(lock);
   if (!lock->try_lock_until(until) || !work_) return SENNIT_IN_PROGRESS;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   return sennit_work_wait(work_, std::max<int64_t>(left.count(), 0));
@@ -143,9 +158,10 @@ bool PyWork::wait(std::optional<double> timeout) {
   using Seconds = std::chrono::duration<double>;
   const Seconds most(timeout.value_or(HUGE_VAL));
   const Clock::time_point began = Clock::now();
+  Seconds longest = kSignalsEvery;
   while (work_) {
     const Clock::time_point now = Clock::now();
-    const Seconds left = std::clamp<Seconds>(most - (now - began), Seconds(0), kSignalsEvery);
+    const Seconds left = std::clamp<Seconds>(most - (now - began), Seconds(0), longest);
     {
       Lock lock(mutex_, std::defer_lock);
       const sennit_status_t status =
@@ -155,6 +171,7 @@ bool PyWork::wait(std::optional<double> timeout) {
     }
     if (PyErr_CheckSignals() != 0) interrupted();
     if (Clock::now() - began >= most) return false;
+    if (!handles_signals()) longest = kLongest;
   }
   return ended();
 }
@@ -162,7 +179,7 @@ bool PyWork::wait(std::optional<double> timeout) {
 void PyWork::interrupted() {
   const py::error_already_set signal;
   {
-    const py::gil_scoped_release release;
+    const Unlocked release;
     sennit_comm_abort(comm_->comm);
   }
   Lock lock(mutex_, std::defer_lock);
@@ -177,7 +194,7 @@ void PyWork::interrupted() {
 
 void add_work(py::module_& module) {
   py::module_::import("atexit").attr("register")(py::cpp_function([] {
-    interpreter_ends = true;
+    ending_thread = std::this_thread::get_id();
     stop_telling_all();
   }));
   py::class_<PyWork, std::shared_ptr<PyWork>>(

@@ -9,6 +9,7 @@
 """
 
 import atexit
+import re
 
 import torch
 import torch.distributed as dist
@@ -21,7 +22,13 @@ except ImportError as error:
         f"build it again: pip install --no-build-isolation ./python ({error})"
     ) from error
 
-if _core.torch_version != torch.__version__.split("+")[0]:
+
+def _release(version):
+    """What PyTorch's headers have of a version: "2.15.0" also of 2.15.0.dev20261101+cpu and 2.15.0a0+git."""
+    return re.match(r"\d+(\.\d+)*", version)[0]
+
+
+if _core.torch_version != _release(torch.__version__):
     raise ImportError(
         f"sennit_torch was built for PyTorch {_core.torch_version}, and {torch.__version__} is "
         "installed; build it again: pip install --no-build-isolation ./python"

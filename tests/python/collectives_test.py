@@ -67,6 +67,19 @@ class Collectives(unittest.TestCase):
 
         self.both(body, ["float32", "float64", "float16"])
 
+    def test_a_premul_sum_is_of_one_communicator(self):
+        def body(comm):
+            twin = comm.dup()
+            own, other = comm.premul_sum(5, "float64"), twin.premul_sum(2, "float64")  # the first of each
+            x, y = numpy.ones(1), numpy.ones(1)
+            for call in comm.all_reduce, comm.reduce, comm.reduce_scatter:
+                with self.assertRaisesRegex(sennit.InvalidArgument, "premul_sum of float64 of another communicator"):
+                    call(x, y, other)
+            comm.all_reduce(x, op=own)
+            self.same(x, [5])
+
+        on_threads(1, body)
+
     def test_types_of_premul_sum(self):
         def body(comm):
             for dtype in "float32", numpy.float32, numpy.dtype("float32"):
@@ -257,6 +270,31 @@ class Collectives(unittest.TestCase):
             self.assertTrue(work.test())
 
         on_threads(2, body)
+
+    def test_a_group_ends_in_the_thread_that_began_it(self):
+        def body(comm):
+            twin, x, refused = comm.dup(), numpy.ones(1), []
+
+            def end():
+                try:
+                    group.__exit__(None, None, None)
+                except sennit.InvalidArgument as error:
+                    refused.append(str(error))
+                with sennit.group():  # its own are none the worse for it
+                    twin.all_reduce(x, op=twin.premul_sum(2, "float64"))
+
+            group = sennit.group()
+            group.__enter__()
+            thread = threading.Thread(target=end)
+            thread.start()
+            thread.join()
+            self.assertIn("this thread has none open", refused[0])
+            self.same(x, [2])
+            comm.all_reduce(x, op=comm.premul_sum(3, "float64"))
+            group.__exit__(None, None, None)
+            self.same(x, [6])
+
+        on_threads(1, body)
 
     def test_a_group_whose_body_raises_makes_nothing(self):
         def body(comm):

@@ -232,6 +232,55 @@ class Failures(unittest.TestCase):
         )
         self.ends_well(code, 2)
 
+    def test_an_exit_while_a_daemon_thread_waits(self):
+        code = (
+            "import numpy, sennit, threading, time\n"
+            "comms = sennit.init_local(2)\n"
+            "threading.Thread(target=comms[0].recv, args=(numpy.ones(1), 1), daemon=True).start()\n"
+            "class Last:\n"  # when the interpreter is ending, the thread comes back from its call
+            "    def __del__(self, send=comms[1].send, one=numpy.ones(1), sleep=time.sleep):\n"
+            "        send(one, 0)\n"
+            "        sleep(0.3)\n"
+            "last = Last()\n"
+            "print('ends', flush=True)\n"
+        )
+        self.ends_well(code, 2)
+
+    def test_an_exit_right_behind_what_a_daemon_thread_waits_for(self):
+        code = (
+            "import numpy, sennit, sys, threading, time\n"
+            "comms = sennit.init_local(2)\n"
+            "n = 1 << 21\n"  # too much to have come before send_start() is back with Python's lock
+            "threading.Thread(target=comms[0].recv, args=(numpy.ones(n), 1), daemon=True).start()\n"
+            "time.sleep(0.2)\n"  # so that the thread waits in the library
+            "print('ends', flush=True)\n"
+            "sys.setswitchinterval(60)\n"
+            "work = comms[1].send_start(numpy.ones(n), 0)\n"
+            "behind = time.monotonic() + 0.3\n"
+            "while time.monotonic() < behind: pass\n"  # the thread waits for the lock from here on
+        )
+        self.ends_well(code, 2)
+
+    def test_a_call_that_is_waited_for_while_the_interpreter_ends(self):
+        code = (
+            "import numpy, os, sennit, threading, time\n"
+            "comms = sennit.init_local(2)\n"
+            "never = comms[1].recv_start(numpy.ones(1), 0)\n"
+            "work = comms[0].recv_start(numpy.ones(1), 1)\n"
+            "threading.Thread(target=work.wait, daemon=True).start()\n"
+            "time.sleep(0.2)\n"
+            "class Last:\n"
+            "    def __del__(self, send=comms[1].send, one=numpy.ones(1), sleep=time.sleep, wait=work.wait,\n"
+            "                never=never.wait, write=os.write):\n"
+            "        assert not never(0.3)\n"  # longer than handlers of signals wait
+            "        send(one, 0)\n"
+            "        sleep(0.1)\n"  # the thread comes back, and stays
+            "        wait()\n"
+            "        write(1, b'ends\\n')\n"
+            "last = Last()\n"
+        )
+        self.ends_well(code, 2)
+
     def test_an_exit_while_a_verdict_is_told(self):
         code = (
             "import sennit, threading, time\n"

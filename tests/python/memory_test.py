@@ -38,6 +38,21 @@ class OnlyDLPack:
         return self.device or self.values.__dlpack_device__()
 
 
+class WithoutDevice:
+    """A tensor whose capsule alone says that its memory is a CUDA device's."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self):
+        capsule = self.values.__dlpack__()
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+        device_type = ctypes.c_int32.from_address(pointer(capsule, b"dltensor") + ctypes.sizeof(ctypes.c_void_p))
+        device_type.value = 2
+        return capsule
+
+
 class OfMlDtypes:
     """A numpy array of a type of ml_dtypes', which is not asked for here: its bytes, and that type's name."""
 
@@ -146,6 +161,10 @@ class Memory(unittest.TestCase):
             refused(bad, "one type", numpy.ones(3, "float32"), numpy.ones(3, "float64"))
             refused(bad, "send has 3 float64 and recv 4 float64", numpy.ones(3), numpy.ones(4))
             refused(sennit.Unsupported, "CUDA device", OnlyDLPack(numpy.ones(3), (2, 0)))
+            x = numpy.ones(3)
+            before = sys.getrefcount(x)
+            refused(sennit.Unsupported, "CUDA device", WithoutDevice(x))
+            self.assertEqual(sys.getrefcount(x), before)
             with self.assertRaisesRegex(bad, "must have 1 elements|of 1 ranks it must have 3"):
                 comm.all_gather(numpy.ones(3), numpy.ones(4))
             with self.assertRaisesRegex(bad, "one for each of the 1 ranks"):

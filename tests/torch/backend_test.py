@@ -163,6 +163,26 @@ class Futures(unittest.TestCase):
 
         self.assertEqual(on_ranks(2, body), [24.0, 24.0])
 
+    def test_a_future_of_a_call_that_was_waited_for(self):
+        def body(rank):
+            values = []
+            for _ in range(10):
+                work = summed()
+                work.wait()
+                future = work.get_future()
+                assert future.done()
+                values.append(future.value()[0][0].item())
+            dist.barrier()
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            failed = dist.irecv(torch.zeros(1), 1)
+            assert "DistBackendError" in error_of(failed.wait)
+            future = failed.get_future()
+            assert future.done() and "DistBackendError" in error_of(future.wait)
+            return values
+
+        self.assertEqual(on_ranks(2, body, killed=(1,)), [[2.0] * 10, None])
+
     def test_power_sgd(self):
         def body(rank):
             torch.manual_seed(1)
@@ -184,6 +204,12 @@ class Futures(unittest.TestCase):
             return losses[-1] < losses[0] / 2
 
         self.assertEqual(on_ranks(2, body), [True, True])
+
+
+class Package(unittest.TestCase):
+    def test_it_knows_the_release_of_builds_between_releases(self):
+        for rest in "", "+cu132", "a0+git1234567", "a0+5228986c39.nv26.10", ".dev20261101", "rc1":
+            self.assertEqual(sennit_torch._release("2.15.0" + rest), "2.15.0")
 
 
 class Ends(unittest.TestCase):
@@ -493,6 +519,24 @@ class Collectives(unittest.TestCase):
         for error in on_ranks(2, body, detail=True):
             self.assertRegex(error, "Detected mismatch")
 
+    def test_sparse_tensors_that_differ(self):
+        def body(rank):
+            def sparse(size, dtype=torch.float32):
+                return torch.sparse_coo_tensor([[0]], torch.ones(1, dtype=dtype), (size,))
+
+            square = torch.sparse_coo_tensor([[0], [0]], torch.ones(1), (2, 2))
+            rows = torch.sparse_coo_tensor([[0]], torch.ones(1, 2), (1, 2))
+            single = torch.ones(1, 2).to_sparse()
+            all_ours = [
+                (sparse(4), sparse(5)), (sparse(4), sparse(4, torch.int32)), (rows, single), (sparse(4), square)
+            ]
+            for ours in all_ours:
+                assert "differ in shape, type" in error_of(dist.all_reduce, ours[rank]), ours[rank]
+            dist.all_reduce(x := sparse(4))  # and the group is none the worse for it
+            return x.to_dense().tolist()
+
+        self.assertEqual(on_ranks(2, body), [[2.0, 0.0, 0.0, 0.0]] * 2)
+
     def test_sums_of_products(self):
         def body(rank):
             if not hasattr(dist, "_make_nccl_premul_sum"):
@@ -505,6 +549,28 @@ class Collectives(unittest.TestCase):
             return sums
 
         self.assertEqual(on_ranks(2, body), [[1.5, 1.5]] * 2)
+
+    @unittest.skipUnless(hasattr(dist, "_make_nccl_premul_sum"), "PyTorch of before 2.0")
+    def test_factors_that_elements_cannot_have(self):
+        def body(rank):
+            product = dist._make_nccl_premul_sum
+            whole = torch.full((4,), rank + 1)
+            for factor in 0.5, float("inf"), torch.tensor([0.5]):
+                assert "not whole" in error_of(dist.all_reduce, whole, product(factor))
+            assert "complex" in error_of(dist.all_reduce, torch.ones(4), product(torch.tensor([1j])))
+            dist.all_reduce(whole, product(2.0))
+            dist.all_reduce(whole, product(torch.tensor([2.0])))
+            return whole[0].item()
+
+        self.assertEqual(on_ranks(2, body), [24, 24])
+
+    def test_parts_that_are_negative_are_refused(self):
+        def body(rank):
+            rows, x = [-1, 3], torch.ones(2, 2)
+            return error_of(dist.all_to_all_single, torch.zeros(2, 2), x, rows, rows)
+
+        for error in on_ranks(2, body):
+            self.assertRegex(error, r"parts of \[-1, 3\] rows; they must be 2, none negative")
 
     def test_functional_collectives(self):
         def body(rank):
@@ -579,6 +645,11 @@ class Collectives(unittest.TestCase):
             dist.send(part, 1 - rank) if rank == 0 else dist.recv(part, 0)
             out = torch.zeros(3, 8).t()
             dist.all_gather_into_tensor(out, part)
+            group, rows, odd = dist.group.WORLD, torch.zeros(3, 8).t(), torch.zeros(3, 6)[:, ::2]
+            group.allgather_into_tensor_coalesced([rows], [part]).wait()
+            assert torch.equal(rows, out)
+            gather = group.allgather_into_tensor_coalesced
+            assert "not contiguous" in error_of(gather, [odd[:, :2]], [torch.ones(3)])
             return out.sum().item()
 
         self.assertEqual(on_ranks(2, body), [72.0, 72.0])

@@ -1,6 +1,7 @@
 // process_group.cpp: see python/sennit_torch/core/process_group.hpp.
 #include "core/process_group.hpp"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 #include <functional>
@@ -326,6 +327,35 @@ MadeWork ProcessGroupSennit::broadcast(Tensors& tensors, const c10d::BroadcastOp
               });
 }
 
+namespace {
+
+// How many elements a rank's sparse tensor has, and then what must be the same of all ranks'. As
+// long on all, also where they differ in the number of dimensions.
+Tensor form_of(const Tensor& sparse) {
+  constexpr int64_t kMostDimensions = 64;  // PyTorch's own limit for most operations
+  TORCH_CHECK(sparse.dim() <= kMostDimensions, "sennit: all_reduce: a sparse tensor of ",
+              sparse.dim(), " dimensions; it may have ", kMostDimensions, " at most");
+  std::vector<int64_t> form{sparse._nnz(), static_cast<int64_t>(sparse.scalar_type()),
+                            sparse.sparse_dim(), sparse.dim()};
+  form.insert(form.end(), sparse.sizes().begin(), sparse.sizes().end());
+  form.resize(form.size() + static_cast<size_t>(kMostDimensions - sparse.dim()));
+  return at::tensor(form, at::kLong);
+}
+
+// How many elements each rank has. All ranks throw where two differ.
+std::vector<int64_t> elements_of(const Tensor& forms, int rank) {
+  std::vector<int64_t> elements;
+  for (int64_t other = 0; other < forms.size(0); other++) {
+    TORCH_CHECK(at::equal(forms[other].slice(0, 1), forms[rank].slice(0, 1)),
+                "sennit: all_reduce: the sparse tensors of ranks ", rank, " and ", other,
+                " differ in shape, type or number of sparse dimensions");
+    elements.push_back(forms[other][0].item<int64_t>());
+  }
+  return elements;
+}
+
+}  // namespace
+
 // The ranks' elements, as many as each has, one after the other; how many must be known first, so
 // this waits.
 MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
@@ -338,19 +368,19 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
               "sennit: all_reduce: of sparse tensors only sums are made");
   const Tensor mine = tensor.coalesce();
   const Tensor indices = mine.indices().contiguous(), values = mine.values().contiguous();
-  Tensor count = at::full({1}, values.size(0), at::kLong), counts = at::empty({size_}, at::kLong);
+  const Tensor form = form_of(mine), forms = at::empty({size_, form.numel()}, at::kLong);
   const auto complete = [&](std::vector<Tensor> memory, const Start& start) {
     const auto call =
         started({"all_reduce", std::move(memory), {}, nullptr, {}, options.timeout}, start);
     call->complete(kNoTimeout);
     if (const std::exception_ptr error = call->error()) std::rethrow_exception(error);
   };
-  complete({count, counts}, [&](sennit_comm_t comm, sennit_work_t* work) {
-    return sennit_all_gather_start(count.data_ptr(), counts.data_ptr(), 1, SENNIT_INT64, comm,
-                                   work);
+  complete({form, forms}, [&](sennit_comm_t comm, sennit_work_t* work) {
+    return sennit_all_gather_start(form.data_ptr(), forms.data_ptr(),
+                                   static_cast<size_t>(form.numel()), SENNIT_INT64, comm, work);
   });
-  const int64_t* const each = counts.const_data_ptr<int64_t>();
-  const int64_t all = std::accumulate(each, each + size_, int64_t{0});
+  const std::vector<int64_t> each = elements_of(forms, rank_);
+  const int64_t all = std::accumulate(each.begin(), each.end(), int64_t{0});
   // A row an element: where it stands, and what it is.
   std::vector<int64_t> shape = values.sizes().vec();
   shape[0] = all;
@@ -359,9 +389,8 @@ MadeWork ProcessGroupSennit::allreduce_sparse(Tensors& tensors,
   const Tensor all_values = at::empty(shape, values.options());
   const auto gather = [&](const Tensor& from, const Tensor& to) {
     std::vector<size_t> bytes;
-    for (int r = 0; r < size_; r++)
-      bytes.push_back(
-          all == 0 ? 0 : to.nbytes() / static_cast<size_t>(all) * static_cast<size_t>(each[r]));
+    const size_t of_one = all == 0 ? 0 : to.nbytes() / static_cast<size_t>(all);
+    for (const int64_t elements : each) bytes.push_back(of_one * static_cast<size_t>(elements));
     complete({from, to}, [&](sennit_comm_t comm, sennit_work_t* work) {
       return sennit_all_gather_v_start(from.data_ptr(), to.data_ptr(), bytes.data(), nullptr,
                                        SENNIT_UINT8, comm, work);
@@ -518,11 +547,19 @@ MadeWork ProcessGroupSennit::allgather_into_tensor_coalesced(
   // Rank r's inputs lie together in what comes, and apart in the outputs.
   std::vector<Tensors> parts(static_cast<size_t>(size_));
   for (size_t i = 0; i < inputs.size(); i++) {
-    TORCH_CHECK(outputs[i].is_contiguous() && outputs[i].numel() == inputs[i].numel() * size_,
-                "sennit: allgather_into_tensor_coalesced: an output of ", outputs[i].numel(),
+    const Tensor& output = outputs[i];
+    TORCH_CHECK(output.numel() == inputs[i].numel() * size_,
+                "sennit: allgather_into_tensor_coalesced: an output of ", output.numel(),
                 " elements for inputs of ", inputs[i].numel());
-    const Tensor flat = outputs[i].view({size_, inputs[i].numel()});
-    for (int r = 0; r < size_; r++) parts[static_cast<size_t>(r)].push_back(flat.select(0, r));
+    // Rows can be taken apart wherever they lie.
+    const bool has_rows = output.dim() > 0 && output.size(0) % size_ == 0;
+    TORCH_CHECK(has_rows || output.is_contiguous(),
+                "sennit: allgather_into_tensor_coalesced: an output of shape ", output.sizes(),
+                " that is not contiguous, whose rows are not the same number of each of ", size_,
+                " ranks");
+    const Tensor by_rank = has_rows ? output.unflatten(0, {size_, output.size(0) / size_})
+                                    : output.view({size_, inputs[i].numel()});
+    for (int r = 0; r < size_; r++) parts[static_cast<size_t>(r)].push_back(by_rank.select(0, r));
   }
   return allgather_coalesced(parts, inputs, options);
 }
@@ -659,9 +696,10 @@ std::vector<size_t> byte_counts(const Tensor& tensor, const std::vector<int64_t>
     return counts;
   }
   TORCH_CHECK(rows.size() == static_cast<size_t>(ranks) &&
-                  std::accumulate(rows.begin(), rows.end(), int64_t{0}) == all,
-              "sennit: all_to_all_single: ", rows.size(), " parts that must be ", ranks,
-              " and add up to ", all, " rows");
+                  std::accumulate(rows.begin(), rows.end(), int64_t{0}) == all &&
+                  std::all_of(rows.begin(), rows.end(), [](int64_t part) { return part >= 0; }),
+              "sennit: all_to_all_single: parts of ", at::IntArrayRef(rows), " rows; they must be ",
+              ranks, ", none negative, and add up to ", all, " rows");
   for (size_t i = 0; i < rows.size(); i++) counts[i] = static_cast<size_t>(rows[i]) * row;
   return counts;
 }

@@ -1,6 +1,8 @@
 // reduction.cpp: see python/sennit_torch/core/reduction.hpp.
 #include "core/reduction.hpp"
 
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 namespace sennit_torch {
@@ -39,14 +41,30 @@ sennit_type_t type_of(const char* call, at::ScalarType type) {
   TORCH_CHECK(false, "sennit: ", call, ": elements of ", type, ", which nobody can reduce");
 }
 
+// Of what lies on a device only the type is known.
+bool is_whole(const c10d::NCCLPreMulSumSupplement& of) {
+  const at::Tensor& given = of.tensor_factor;
+  if (!given.defined()) return std::fmod(of.double_factor, 1.0) == 0;
+  if (c10::isIntegralType(given.scalar_type(), true)) return true;
+  return given.is_cpu() && given.detach().to(at::kDouble).fmod(1.0).eq(0).all().item<bool>();
+}
+
 // Of a sum of products with a number. One that lies on a device is waited for where the tensor is
 // in host memory.
-void set_factor(const c10d::ReduceOp& op, const at::Tensor& tensor, TorchReduction* r) {
+void set_factor(const char* call, const c10d::ReduceOp& op, const at::Tensor& tensor,
+                TorchReduction* r) {
   const auto* const of = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(op.supplement_.get());
   TORCH_CHECK(of, "sennit: a sum of products without the number to multiply by");
   const auto type =
       tensor.is_complex() ? c10::toRealValueType(tensor.scalar_type()) : tensor.scalar_type();
   const at::Tensor& given = of->tensor_factor;
+  const at::ScalarType its_type = given.defined() ? given.scalar_type() : at::kDouble;
+  TORCH_CHECK(!c10::isComplexType(its_type), "sennit: ", call,
+              ": a sum of products with a complex number; it must be a real one");
+  TORCH_CHECK(!c10::isIntegralType(type, false) || is_whole(*of), "sennit: ", call,
+              ": a sum of products of ", type, " with a number",
+              given.defined() && !given.is_cpu() ? " of a type" : "", " that is not whole, which ",
+              type, " cannot hold");
   if (!given.defined())
     r->factor = at::scalar_tensor(of->double_factor, at::dtype(type));
   else if (given.is_cuda() && tensor.is_cuda())
@@ -99,7 +117,7 @@ TorchReduction reduction_of(const char* call, const at::Tensor& tensor, const c1
       r.op = SENNIT_BXOR;
       return r;
     case c10d::ReduceOp::PREMUL_SUM:
-      set_factor(op, tensor, &r);
+      set_factor(call, op, tensor, &r);
       return r;
     default:
       break;

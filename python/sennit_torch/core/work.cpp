@@ -23,6 +23,14 @@ CallsOut& calls_out() {
   return *out;
 }
 
+// The call is over.
+void fulfil(c10::ivalue::Future& future, const TorchCall& call) {
+  if (const std::exception_ptr error = call.error())
+    future.setError(error);
+  else
+    future.markCompleted(c10::IValue(call.parts().result));
+}
+
 }  // namespace
 
 void throw_error(const std::string& call, const std::string& text) {
@@ -222,12 +230,12 @@ c10::intrusive_ptr<c10::ivalue::Future> TorchWork::getFuture() {
   const std::scoped_lock lock(future_mutex_);
   if (future_) return future_;
   future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-  Watcher::instance().watch(call_, [future = future_](TorchCall& call) {
-    if (const std::exception_ptr error = call.error())
-      future->setError(error);
-    else
-      future->markCompleted(c10::IValue(call.parts().result));
-  });
+  // Who has waited for the call finds its value there.
+  if (call_->ended())
+    fulfil(*future_, *call_);
+  else
+    Watcher::instance().watch(call_,
+                              [future = future_](TorchCall& call) { fulfil(*future, call); });
   return future_;
 }
 

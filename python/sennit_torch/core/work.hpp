@@ -50,6 +50,7 @@ class TorchCall : public std::enable_shared_from_this<TorchCall> {
   // Until it is done: where the time is over (0: the call's own), it expires.
   void complete(Milliseconds timeout);
   bool done();
+  bool ended() const { return ended_; }  // somebody has seen that it is done
   // Whether it is done; it expires where its own time is over.
   bool is_over();
   void abort() { sennit_comm_abort(comm_->comm); }
