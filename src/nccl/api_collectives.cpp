@@ -125,9 +125,13 @@ sennit_status_t make_in_place(const Arguments& arguments, const CallPlace& place
 template <typename F>
 Outcome make_call(const Arguments& arguments, std::initializer_list<const void*> memory,
                   cudaStream_t stream, F make) {
+  const std::shared_ptr<CommunicatorState>& state = arguments.state;
+  // What its jobs end with is no error of the communicator's any more. Of a group the end says it:
+  // where other ranks have not revoked it yet, they make the group's other calls.
+  if (!state->blocking() && state->revoked() && !in_group())
+    return {ncclRemoteError, "the communicator was revoked: destroy, split or shrink it"};
   const CallPlace place = place_of(arguments, memory, stream);
   const OnDevice here(place.device);
-  const std::shared_ptr<CommunicatorState>& state = arguments.state;
   // Of other calls the library sees it by itself.
   const bool matters = place.owner == Owner::host || !state->blocking();
   uint64_t capture = 0;
@@ -363,7 +367,7 @@ ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void* scalar, ncclDataTyp
     PremultipliedSum made{arguments.type};
     const void* const at = scalar;
     const Owner owner = owner_of(&at, 1);
-    if (residence == ncclScalarHostImmediate && owner == Owner::device)
+    if (residence == ncclScalarHostImmediate && owner == Owner::device && !is_managed(at))
       return {ncclInvalidUsage,
               "the scalar is in a CUDA device's memory, and ncclScalarHostImmediate says that the "
               "host reads it now: say ncclScalarDevice"};

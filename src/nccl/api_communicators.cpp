@@ -92,14 +92,31 @@ sennit_comm_t made_of(CommunicatorState& state, Outcome* off) {
   return off->ok() ? state.comm() : nullptr;
 }
 
+template <typename F>
+Outcome apply(ncclComm_t comm, F&& f) {
+  Outcome why;
+  const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
+  return state ? f(state) : why;
+}
+
 // A function that asks or tells one communicator something, at once.
 template <typename F>
 ncclResult_t with(ncclComm_t comm, F&& f) {
-  return guarded([&]() -> Outcome {
-    Outcome why;
-    const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
-    return state ? f(state) : why;
+  return guarded([&] { return apply(comm, f); });
+}
+
+// A function that may be part of a group, which is off where this is.
+template <typename F>
+ncclResult_t grouped(F&& f) {
+  return guarded([&] {
+    Outcome outcome = contain(f);
+    if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);
+    return outcome;
   });
+}
+template <typename F>
+ncclResult_t grouped_with(ncclComm_t comm, F&& f) {
+  return grouped([&] { return apply(comm, f); });
 }
 
 }  // namespace
@@ -120,19 +137,19 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank) {
-  return guarded([&] { return init_rank(comm, ranks, id, rank, nullptr); });
+  return grouped([&] { return init_rank(comm, ranks, id, rank, nullptr); });
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  return guarded([&] { return init_rank(comm, ranks, id, rank, config); });
+  return grouped([&] { return init_rank(comm, ranks, id, rank, config); });
 }
 
 // Several ids spread the work of the start over several roots. sennit's start is a tree of its own:
 // the first id counts, and who made another one need not wait for its ranks.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int ranks, int rank, int id_count,
                                       ncclUniqueId* ids, ncclConfig_t* config) {
-  return guarded([&]() -> Outcome {
+  return grouped([&]() -> Outcome {
     if (!ids || id_count < 1 || id_count > ranks)
       return {ncclInvalidArgument, std::to_string(id_count) + " unique ids for " +
                                        std::to_string(ranks) + " ranks: expected 1 to that many"};
@@ -187,7 +204,7 @@ sennit_status_t split(const CommunicatorState& parent, int color, int key, senni
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result,
                            ncclConfig_t* config) {
-  return with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
+  return grouped_with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
     if (!result) return {ncclInvalidArgument, "newcomm is NULL"};
     if (color < 0 && color != kNcclNoColor)
       return {ncclInvalidArgument,
@@ -204,7 +221,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
 // Who is excluded does not call it. NCCL_SHRINK_ABORT ends what is under way on the parent first.
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, ncclComm_t* result,
                             ncclConfig_t* config, int flags) {
-  return with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
+  return grouped_with(comm, [&](const std::shared_ptr<CommunicatorState>& parent) -> Outcome {
     if (!result) return {ncclInvalidArgument, "newcomm is NULL"};
     if (excluded_count < 1 || !excluded)
       return {ncclInvalidArgument, "excludeRanksList: expected one rank or more"};
@@ -251,7 +268,7 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
 // Flushes what this rank has under way, and waits for no other rank: one thread may do so for
 // several ranks in turn.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
+  return grouped_with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
     if (state->revoked())
       return {ncclInvalidUsage, "the communicator was revoked: destroy, split or shrink it"};
     CallBatch batch;

@@ -132,9 +132,13 @@ Outcome CommunicatorState::status() const {
 }
 
 ncclRedOp_t CommunicatorState::add_op(const PremultipliedSum& op) {
+  static std::atomic<uint32_t> given{0};
+  constexpr uint32_t kNumbers = uint32_t{ncclMaxRedOp} - ncclNumOps + 1;
   const MutexLock lock(mutex_);
-  ops_[next_op_] = op;
-  return static_cast<ncclRedOp_t>(next_op_++);
+  int number = 0;
+  do number = ncclNumOps + static_cast<int>(given++ % kNumbers);
+  while (!ops_.try_emplace(number, op).second);  // all have been given once, and it has this one
+  return static_cast<ncclRedOp_t>(number);
 }
 
 std::optional<PremultipliedSum> CommunicatorState::find_op(ncclRedOp_t number) const {

@@ -99,6 +99,7 @@ class CommunicatorState {
   Outcome status() const SENNIT_EXCLUDES(mutex_);
 
   // ---- what a program made on it; nothing where a number or a handle is none of its own ----
+  // Numbers are such as no communicator of this process has given.
   ncclRedOp_t add_op(const PremultipliedSum& op) SENNIT_EXCLUDES(mutex_);
   std::optional<PremultipliedSum> find_op(ncclRedOp_t number) const SENNIT_EXCLUDES(mutex_);
   bool remove_op(ncclRedOp_t number) SENNIT_EXCLUDES(mutex_);
@@ -121,7 +122,6 @@ class CommunicatorState {
   uint64_t turns_ended_ SENNIT_GUARDED_BY(mutex_) = 0;
   Outcome first_error_ SENNIT_GUARDED_BY(mutex_);
   std::map<int, PremultipliedSum> ops_ SENNIT_GUARDED_BY(mutex_);
-  int next_op_ SENNIT_GUARDED_BY(mutex_) = ncclNumOps;
   std::map<const void*, Registration> registrations_ SENNIT_GUARDED_BY(mutex_);
 };
 

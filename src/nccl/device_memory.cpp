@@ -7,7 +7,7 @@
 namespace sennit::nccl {
 namespace {
 
-constexpr int kAttributeMemoryType = 2;
+constexpr int kAttributeMemoryType = 2, kAttributeIsManaged = 8;
 constexpr unsigned kMemoryTypeHost = 1;
 
 }  // namespace
@@ -26,6 +26,15 @@ Owner owner_of(const void* const* pointers, int count) {
     if (type == kMemoryTypeHost) owner = Owner::pinned;
   }
   return owner;
+}
+
+bool is_managed(const void* memory) {
+  const LoadedDriver* const driver = loaded_driver();
+  unsigned managed = 0;
+  return driver && driver->cuPointerGetAttribute &&
+         driver->cuPointerGetAttribute(&managed, kAttributeIsManaged,
+                                       reinterpret_cast<uintptr_t>(memory)) == kCudaSuccess &&
+         managed != 0;
 }
 
 Outcome allocate_on_device(size_t bytes, void** memory) {

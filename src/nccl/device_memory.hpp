@@ -9,6 +9,8 @@ namespace sennit::nccl {
 // host's, and a GPU reaches it.
 enum class Owner { device, pinned, host };
 Owner owner_of(const void* const* pointers, int count);
+// Whether the host reads a device's memory all the same, since it is managed.
+bool is_managed(const void* memory);
 
 // Memory of the device that is current in the calling thread, or else of the first, for
 // ncclMemAlloc; null where the program uses no CUDA, and the host's memory serves.

@@ -139,8 +139,10 @@ Outcome make_calls(const std::vector<BatchedCall>& calls) {
   for (const StreamsOf& of : streams) first[of.communicator] = of.streams.front();
   if (Outcome off = check_captures(streams); !off.ok()) return off;
   if (Outcome off = join(streams); !off.ok()) return off;
-  if (Outcome off = start_calls(calls, for_host, first); !off.ok()) return off;
-  return join(streams);
+  // Where one communicator has failed, the calls of the others are made all the same.
+  Outcome made = start_calls(calls, for_host, first);
+  Outcome joined = join(streams);
+  return made.ok() ? joined : made;
 }
 
 Outcome run(const CallBatch& batch) {
@@ -189,7 +191,8 @@ Outcome carry_out(CallBatch batch) {
   for (const auto& communicator : batch.aborted) sennit_comm_abort(communicator->comm());
   if (!batch.blocking && !batch.now) return run_behind(std::move(batch));
   for (const auto& communicator : all) communicator->await_jobs();
-  return run(batch);
+  Outcome outcome = run(batch);
+  return outcome.ok() ? outcome : give_up(batch, std::move(outcome));
 }
 
 }  // namespace
@@ -225,7 +228,16 @@ Outcome end_group() {
   OpenGroup ended = std::exchange(open, {});
   if (!ended.error.ok()) return give_up(ended.batch, std::move(ended.error));
   if (ended.batch.communicators.empty()) return {};
-  return carry_out(std::move(ended.batch));
+  const auto& calls = ended.batch.calls;
+  const bool some_fail = std::any_of(calls.begin(), calls.end(),
+                                     [](const auto& call) { return call.communicator->revoked(); });
+  Outcome outcome = carry_out(std::move(ended.batch));
+  // What those end with is no error of their communicator's any more.
+  if (outcome.result == ncclInProgress && some_fail)
+    return {ncclRemoteError,
+            "a communicator of the group was revoked: destroy, split or shrink it; the group's "
+            "calls on others are made"};
+  return outcome;
 }
 
 Outcome predict_group(std::optional<double>* microseconds) {

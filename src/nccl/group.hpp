@@ -52,8 +52,9 @@ bool in_group();
 
 // Opens a group on this thread, or one within the group that is open. Each needs an end_group().
 void start_group();
-// Of the outermost group: what became of all that was collected; inner ones are ncclSuccess. On a
-// thread without an open group: ncclInvalidUsage.
+// Of the outermost group: what became of all that was collected; inner ones are ncclSuccess. Where
+// it does not block and has a call on a communicator that was revoked, ncclRemoteError at once, and
+// the others are made. On a thread without an open group: ncclInvalidUsage.
 Outcome end_group();
 // In place of end_group(): nothing is made, and the planner says what it would take; nothing where
 // an inner group ends.

@@ -6,6 +6,9 @@
 #include "accelerator/accelerator.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -188,6 +191,23 @@ CUstream stream_of(int device) {
   EXPECT_EQ(cuCtxSetCurrent(context), 0);
   EXPECT_EQ(cuStreamCreate(&stream, 1), 0);
   return stream;
+}
+
+// Else a write of the parent's after a fork might go to a copy of the page, which no device knows.
+TEST(CudaDevices, KeepPinnedMemoryFromForkedChildren) {
+  const Subject subject = make_subject("cuda");
+  ASSERT_NE(subject.accelerator, nullptr);
+  const Result<std::byte*> memory = subject.accelerator->allocate(1000, MemoryKind::pinned);
+  ASSERT_TRUE(memory.ok()) << memory.status().text();
+  const pid_t child = fork();
+  if (child == 0) {
+    unsigned char is_there = 0;
+    _exit(mincore(*memory, 1, &is_there) == 0 ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the child has it";
+  subject.accelerator->free(*memory, 1000, MemoryKind::pinned);
 }
 
 // Each communicator asks, and a program may make many.

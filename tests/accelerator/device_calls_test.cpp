@@ -24,6 +24,7 @@
 
 #include "sennit/sennit.h"
 #include "tests/accelerator/device_calls.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/seed.hpp"
 
@@ -326,6 +327,37 @@ TEST_P(DeviceCalls, HandlesAreWaitedForAndCallsOutAreEnded) {
     ASSERT_EQ(cuStreamSynchronize(own), 0);
     EXPECT_EQ(buffer.read(), std::vector<std::byte>(40'000, std::byte{3})) << rank;
     EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);
+  });
+}
+
+// Of a call whose handle was given up in its group nobody waits for the end.
+TEST_P(DeviceCalls, AGroupWaitsForNoHandleThatWasGivenUp) {
+  sennit_test::Ranks ranks(kRanks);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int rank, sennit_comm_t comm) {
+    const CUstream own = stream();
+    const DeviceBuffer buffer(std::vector<std::byte>(4000, std::byte{1}));
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    soft_gpu_hold(own);
+    std::atomic<bool> ended{false}, in_time{false};
+    std::thread releases([&] {
+      in_time = sennit_test::eventually([&] { return ended.load(); });
+      soft_gpu_release(own);
+    });
+    sennit_work_t given_up = nullptr;
+    EXPECT_EQ(sennit_group_start(), SENNIT_OK);
+    EXPECT_EQ(sennit_all_reduce_start(buffer.data(), buffer.data(), 4000, SENNIT_UINT8, SENNIT_SUM,
+                                      comm, &given_up),
+              SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(sennit_work_free(given_up), SENNIT_OK);
+    EXPECT_EQ(sennit_group_end(), SENNIT_OK) << sennit_last_error();
+    ended = true;
+    releases.join();
+    EXPECT_TRUE(in_time) << rank;
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(buffer.read(), std::vector<std::byte>(4000, std::byte{kRanks}));
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
   });
 }
 

@@ -10,22 +10,26 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 
 #include "nccl/exported.hpp"
+#include "tests/support/test_folder.hpp"
 
 namespace {
 
 const std::string kVendorFolder = SENNIT_BINARY_DIR "/tests/fake_vendor";
 const std::string kVendor = kVendorFolder + "/libnccl.so.2";
 constexpr int kFakeVersion = 21799;
+constexpr unsigned kMostSeconds = 20;  // of a child
 
 // Runs f in a child whose environment has these; f returns the child's exit status.
 int in_child(const char* disable, const char* library, const char* search,
              const std::function<int()>& f) {
   const pid_t child = fork();
   if (child == 0) {
+    alarm(kMostSeconds);
     setenv("SENNIT_DISABLE", disable, 1);
     if (library) setenv("SENNIT_NCCL_LIBRARY", library, 1);
     if (search) setenv("LD_LIBRARY_PATH", search, 1);
@@ -65,6 +69,21 @@ TEST(Forwarder, FindsTheLibraryInLdLibraryPath) {
       own_file.substr(0, own_file.rfind('/')) + ":/nonexistent:" + kVendorFolder;
   EXPECT_EQ(
       in_child("1", nullptr, search.c_str(), [] { return version() == kFakeVersion ? 0 : 1; }), 0);
+}
+
+// Each of the two would send calls on to the other.
+TEST(Forwarder, PassesByWhatIsSennitsOfAnotherInstallation) {
+  const sennit::trainer::TestFolder folder;
+  Dl_info own;
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&ncclGetVersion), &own), 0);
+  const std::string copy = folder / "libnccl.so.2";
+  std::filesystem::copy_file(own.dli_fname, copy);
+  const std::string search = folder.path() + ":" + kVendorFolder;
+  EXPECT_EQ(
+      in_child("1", nullptr, search.c_str(), [] { return version() == kFakeVersion ? 0 : 1; }), 0);
+  EXPECT_EQ(in_child("1", copy.c_str(), nullptr,
+                     [] { return ncclGroupStart() == ncclSystemError ? 0 : 1; }),
+            0);
 }
 
 TEST(Forwarder, FindsTheLibraryThatIsMapped) {

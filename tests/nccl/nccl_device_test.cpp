@@ -31,6 +31,7 @@ constexpr int kDevices = 2;
 constexpr unsigned kBlockingStream = 0, kNonBlockingStream = 1;
 constexpr int kThreadLocal = 1;  // of CUstreamCaptureMode
 constexpr int kMemoryType = 2, kTypeDevice = 2;
+constexpr unsigned kAttachGlobal = 1;  // of managed memory
 const auto kDefault = static_cast<cudaStream_t>(nullptr);
 const auto kLegacy = reinterpret_cast<cudaStream_t>(1);  // its other handle
 const auto kPerThread = reinterpret_cast<cudaStream_t>(2);
@@ -175,6 +176,27 @@ TEST(NcclNonblockingDevices, InDefaultStreams) {
   }
 }
 
+// A group is made before it ends where one of its calls is in the thread's own stream.
+TEST(NcclNonblockingDevices, WhatAGroupThatCannotWaitDidNotMakeSaysTheError) {
+  const Bounded bounded("a group that cannot wait");
+  choose(0);
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess) << text();
+  ncclComm_t comm = nullptr, never = nullptr;
+  ncclConfig_t config = kNonblocking;
+  EXPECT_EQ(ncclCommInitRankConfig(&comm, 1, id, 0, &config), ncclInProgress);
+  EXPECT_EQ(settle(comm), ncclSuccess) << text();
+  const Integers memory(1);
+  const ncclUniqueId none{};
+  EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+  EXPECT_EQ(ncclCommInitRankConfig(&never, 2, none, 1, &config), ncclSuccess) << text();
+  EXPECT_EQ(sum(memory, comm, kPerThread), ncclSuccess) << text();
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  ASSERT_NE(never, nullptr);
+  EXPECT_EQ(settle(never), ncclInvalidArgument);
+  for (const ncclComm_t each : {comm, never}) EXPECT_EQ(ncclCommDestroy(each), ncclSuccess);
+}
+
 // Ranks as threads, each with a device.
 void run(const std::array<ncclComm_t, kDevices>& comms,
          const std::function<void(int, ncclComm_t)>& f) {
@@ -251,6 +273,34 @@ TEST_F(NcclDevices, TheStreamsOfAGroupGoOnTogether) {
     EXPECT_EQ(memory[static_cast<size_t>(d)]->read(), all_of(3));
     EXPECT_EQ(other.read(), all_of(30)) << "what the first stream went on before";
   });
+}
+
+// Of two communicators in a group one has failed: the other's calls are made all the same.
+TEST_F(NcclDevices, TheStreamsOfAGroupGoOnTogetherWhereACommunicatorHasFailed) {
+  std::array<ncclComm_t, kDevices> failed = {};
+  ASSERT_EQ(ncclCommInitAll(failed.data(), kDevices, nullptr), ncclSuccess) << text();
+  for (const ncclComm_t comm : failed) EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess) << text();
+  choose(1);
+  const cudaStream_t late = new_stream();
+  soft_gpu_hold(cuda(late));
+  std::thread releases([&] {
+    std::this_thread::sleep_for(50ms);
+    soft_gpu_release(cuda(late));
+  });
+  run(comms, [&](int d, ncclComm_t comm) {
+    const cudaStream_t first = d == 1 ? late : new_stream(), second = new_stream();
+    const Integers unused, other(10 * (d + 1));
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(sum(unused, failed[static_cast<size_t>(d)], first), ncclSuccess) << text();
+    EXPECT_EQ(sum(*memory[static_cast<size_t>(d)], comm, first), ncclSuccess) << text();
+    EXPECT_EQ(sum(other, comm, second), ncclSuccess) << text();
+    EXPECT_EQ(ncclGroupEnd(), ncclRemoteError);
+    EXPECT_EQ(cuStreamSynchronize(cuda(second)), 0);
+    EXPECT_EQ(other.read(), all_of(30)) << "what the second stream went on before";
+  });
+  releases.join();
+  expect_sums();
+  for (const ncclComm_t comm : failed) EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess) << text();
 }
 
 // A message each way, where CUDA has the receive's stream wait for the send's. As two kernels each
@@ -349,6 +399,28 @@ TEST_F(NcclDevices, TheDefaultStreamIsRefusedWhileOneThatBlocksIsCaptured) {
     EXPECT_EQ(sum(*memory[static_cast<size_t>(d)], comm, kDefault), ncclSuccess) << text();
   });
   expect_sums();
+}
+
+// The host reads managed memory, whosever it is.
+TEST_F(NcclDevices, AManagedScalarIsReadAtOnce) {
+  run(comms, [&](int d, ncclComm_t comm) {
+    CUdeviceptr scalar = 0;
+    ASSERT_EQ(cuMemAllocManaged(&scalar, sizeof(int), kAttachGlobal), 0);
+    auto* const factor = reinterpret_cast<int*>(scalar);
+    *factor = 2;
+    ncclRedOp_t op;
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, factor, ncclInt32, ncclScalarHostImmediate, comm),
+              ncclSuccess)
+        << text();
+    *factor = 0;
+    void* const data = memory[static_cast<size_t>(d)]->data();
+    const cudaStream_t stream = new_stream();
+    EXPECT_EQ(ncclAllReduce(data, data, kCount, ncclInt32, op, comm, stream), ncclSuccess)
+        << text();
+    EXPECT_EQ(ncclRedOpDestroy(op, comm), ncclSuccess);
+    EXPECT_EQ(cuStreamSynchronize(cuda(stream)), 0);
+    EXPECT_EQ(memory[static_cast<size_t>(d)]->read(), all_of(6));
+  });
 }
 
 TEST(NcclDeviceMemory, OfAThreadThatHasChosenNoneIsTheFirstDevices) {

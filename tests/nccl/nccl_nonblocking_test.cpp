@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
@@ -123,7 +124,8 @@ TEST(NcclOperations, AreDestroyedBeforeTheirCallsAreMade) {
     EXPECT_EQ(ncclGroupEnd(), ncclSuccess) << text();
     EXPECT_EQ(out, 12);
     EXPECT_EQ(ncclAllReduce(&x, &out, 1, ncclFloat32, op, comm, nullptr), ncclInvalidArgument);
-    EXPECT_NE(text().find("op 5 was not created on this communicator"), std::string::npos)
+    EXPECT_NE(text().find("op " + std::to_string(op) + " was not created on this communicator"),
+              std::string::npos)
         << text();
   });
 }
@@ -224,6 +226,8 @@ TEST(NcclRevoke, OfWhatDoesNotBlock) {
   std::vector<ncclComm_t> parts(2);
   for (const ncclComm_t comm : comms) EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess);
   for (const ncclComm_t comm : comms) EXPECT_EQ(settle(comm), ncclSuccess) << text();
+  EXPECT_EQ(ncclAllReduce(&x[0], &x[0], 1, ncclInt32, ncclSum, comms[0], nullptr), ncclRemoteError)
+      << "its status would never say so";
   for (size_t r = 0; r < 2; r++)
     EXPECT_EQ(ncclCommSplit(comms[r], 0, 0, &parts[r], nullptr), ncclInProgress);
   for (size_t r = 0; r < 2; r++) {
@@ -235,6 +239,27 @@ TEST(NcclRevoke, OfWhatDoesNotBlock) {
   EXPECT_EQ(x[0] + x[1], 4);
   destroy(parts);
   destroy(comms);
+}
+
+// The other rank, which has not revoked it yet, makes the group's other call.
+TEST(NcclRevoke, InAGroupTheCallsOnOthersAreMade) {
+  const Bounded bounded("a group with what was revoked");
+  const std::vector<ncclComm_t> revoked = nonblocking_pair(), others = nonblocking_pair();
+  EXPECT_EQ(ncclCommRevoke(revoked[0], 0), ncclSuccess);
+  int lost[2] = {1, 1}, x[2] = {1, 1};
+  for (size_t r = 0; r < 2; r++) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(&lost[r], &lost[r], 1, ncclInt32, ncclSum, revoked[r], nullptr),
+              ncclSuccess)
+        << text();
+    EXPECT_EQ(ncclAllReduce(&x[r], &x[r], 1, ncclInt32, ncclSum, others[r], nullptr), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), r == 0 ? ncclRemoteError : ncclInProgress) << text();
+  }
+  for (const ncclComm_t comm : others)
+    EXPECT_EQ(settle(comm), ncclRemoteError) << "what the group came to";
+  EXPECT_EQ(x[0] + x[1], 4);
+  destroy(others);
+  destroy(revoked);
 }
 
 // ---- both kinds ----
@@ -321,6 +346,30 @@ TEST(NcclGroups, WhatAFailedGroupWasToMakeSaysTheError) {
   ASSERT_NE(comm, nullptr);
   EXPECT_EQ(settle(comm), ncclInvalidArgument);
   EXPECT_NE(text().find("the communicator is NULL"), std::string::npos) << text();
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+// What is made would wait for the rank that is not for ever.
+TEST(NcclGroups, ACommunicatorThatCannotBeMadeFailsItsGroup) {
+  const Bounded bounded("a group that cannot make all its communicators");
+  ncclComm_t comm = nullptr, made = nullptr, other = nullptr;
+  ASSERT_EQ(ncclCommInitAll(&comm, 1, nullptr), ncclSuccess);
+  ncclUniqueId id;
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  int excluded[] = {1};
+  const std::vector<std::function<ncclResult_t()>> all_off = {
+      [&] { return ncclCommInitRank(&other, 2, id, 2); },
+      [&] { return ncclCommInitRankScalable(&other, 2, 1, 0, &id, nullptr); },
+      [&] { return ncclCommSplit(comm, -7, 0, &other, nullptr); },
+      [&] { return ncclCommShrink(comm, excluded, 1, &other, nullptr, 0); },
+      [&] { return ncclCommFinalize(nullptr); }};
+  for (const auto& off : all_off) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclCommSplit(comm, 0, 0, &made, nullptr), ncclSuccess) << text();
+    EXPECT_EQ(off(), ncclInvalidArgument);
+    EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+    EXPECT_EQ(made, nullptr);
+  }
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 

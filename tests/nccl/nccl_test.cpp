@@ -172,6 +172,30 @@ TEST(Nccl, SumsOfWhatWasMultipliedFirst) {
   });
 }
 
+TEST(Nccl, AnOpOfAnotherCommunicatorIsNone) {
+  NcclRanks ranks(1);
+  ranks.run([](int, ncclComm_t comm) {
+    ncclComm_t other = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, 0, &other, nullptr), ncclSuccess) << text();
+    float own_factor = 2, foreign_factor = 10;
+    ncclRedOp_t own, foreign;
+    ASSERT_EQ(
+        ncclRedOpCreatePreMulSum(&own, &own_factor, ncclFloat32, ncclScalarHostImmediate, comm),
+        ncclSuccess)
+        << text();
+    ASSERT_EQ(ncclRedOpCreatePreMulSum(&foreign, &foreign_factor, ncclFloat32,
+                                       ncclScalarHostImmediate, other),
+              ncclSuccess)
+        << text();
+    float x = 1, out = 0;
+    EXPECT_EQ(ncclAllReduce(&x, &out, 1, ncclFloat32, foreign, comm, nullptr), ncclInvalidArgument);
+    EXPECT_EQ(ncclRedOpDestroy(foreign, comm), ncclInvalidArgument);
+    EXPECT_EQ(ncclRedOpDestroy(foreign, other), ncclSuccess);
+    EXPECT_EQ(ncclRedOpDestroy(own, comm), ncclSuccess);
+    EXPECT_EQ(ncclCommDestroy(other), ncclSuccess);
+  });
+}
+
 // ---- groups ----
 
 TEST(Nccl, AGroupOfMessagesAndCollectivesOnTwoCommunicators) {

@@ -2,8 +2,7 @@
 #include "accelerator/cuda/driver.hpp"
 
 #include <dlfcn.h>
-
-#include <cstdlib>
+#include <sys/mman.h>
 
 #include <fmt/core.h>
 
@@ -92,13 +91,15 @@ std::string error_text(const Driver& driver, int error) {
 }
 
 Result<std::byte*> pinned_memory(const Driver& driver, size_t bytes) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, kPageBytes, bytes) != 0)
+  void* const memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
     return Status(SENNIT_OUT_OF_RESOURCES, fmt::format("no memory for {} bytes", bytes));
+  madvise(memory, bytes, MADV_DONTFORK);
   const int error =
       driver.cuMemHostRegister_v2(memory, bytes, kRegisterPortable | kRegisterDeviceMap);
   if (error == kSuccess) return static_cast<std::byte*>(memory);
-  std::free(memory);
+  munmap(memory, bytes);
   return Status(SENNIT_OUT_OF_RESOURCES,
                 fmt::format("cuMemHostRegister of {} bytes: {}", bytes, error_text(driver, error)));
 }

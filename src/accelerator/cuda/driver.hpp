@@ -117,7 +117,9 @@ class CurrentContext {
 
 inline constexpr size_t kPageBytes = 4096;
 // Memory of the host's that devices reach at the same address, aligned to a page. It is never
-// freed: to unregister it waits for every kernel of the device. A context is current.
+// freed: to unregister it waits for every kernel of the device. A forked child has none of it: what
+// the parent writes to pages that both have may go to copies, which no device knows. A context is
+// current.
 Result<std::byte*> pinned_memory(const Driver& driver, size_t bytes);
 
 }  // namespace sennit::cuda

@@ -16,11 +16,27 @@ struct Search {
   struct stat self;
 };
 
+/* Whether it is sennit's, of another installation: that would look for this one in turn. It is told
+ * by a text that it has; NVIDIA's is larger by far. */
+static int is_sennits(const char* candidate, size_t bytes) {
+  enum { kMostBytes = 4 << 20 };
+  static const char kText[] = "sennit: libnccl.so.2: ";
+  if (bytes > kMostBytes) return 0;
+  FILE* const file = fopen(candidate, "re");
+  char* const content = malloc(bytes);
+  const int found = file && content && fread(content, 1, bytes, file) == bytes &&
+                    memmem(content, bytes, kText, sizeof kText - 1);
+  free(content);
+  if (file) fclose(file);
+  return found;
+}
+
 /* Whether a file is there that is not sennit's own; then `path` holds it. */
 static int is_other(struct Search* search, const char* candidate) {
   struct stat file;
   if (stat(candidate, &file) != 0 || !S_ISREG(file.st_mode)) return 0;
   if (file.st_dev == search->self.st_dev && file.st_ino == search->self.st_ino) return 0;
+  if (is_sennits(candidate, (size_t)file.st_size)) return 0;
   return snprintf(search->path, kVendorPath, "%s", candidate) < kVendorPath;
 }
 
