@@ -440,7 +440,8 @@ SENNIT_EXPORT sennit_status_t sennit_work_expire(sennit_work_t work, int64_t wai
 /* Of a receive that has completed: the rank whose message came. SENNIT_IN_PROGRESS: it has not
  * completed. SENNIT_INVALID_ARGUMENT: `work` is no receive. */
 SENNIT_EXPORT sennit_status_t sennit_work_source(sennit_work_t work, int* source);
-/* Waits if it has not completed, then frees. */
+/* Waits if it has not completed, then frees. Until the end of its group has returned only the
+ * group's thread may free it: at once, and the end makes the call all the same. */
 SENNIT_EXPORT sennit_status_t sennit_work_free(sennit_work_t work);
 
 /* Between start and end, calls of this thread (also sends and receives, on any communicators) are

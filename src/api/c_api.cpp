@@ -3,6 +3,7 @@
 #include "api/c_api.hpp"
 #include "api/presence.hpp"
 #include "api/start/launch.hpp"
+#include "api/start/steps.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -217,6 +218,8 @@ extern "C" {
 sennit_status_t sennit_get_unique_id(sennit_unique_id_t* id) {
   return guarded([&]() -> Status {
     if (!id) return invalid("id is NULL");
+    // A rank that could not take part says so before others wait for it.
+    SENNIT_RETURN_IF_ERROR(check_environment());
     return give(make_unique_id(), id);
   });
 }
@@ -240,6 +243,7 @@ sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const senni
                                       int rank, const sennit_config_t* config) {
   return guarded([&]() -> Status {
     if (!comm || !id) return invalid("comm or id is NULL");
+    SENNIT_RETURN_IF_ERROR(checked_config(config));  // an id starts one job only
     const auto* bytes = reinterpret_cast<const std::byte*>(id->internal);
     Result<BootstrapOptions> bootstrap =
         options_from_unique_id({bytes, sizeof id->internal}, rank, size);
@@ -270,6 +274,7 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
                                        const sennit_config_t* config) {
   return guarded([&]() -> Status {
     if (!comms || size < 1) return invalid("comms is NULL or size < 1");
+    SENNIT_RETURN_IF_ERROR(check_environment());
     sennit_unique_id_t id;
     if (sennit_get_unique_id(&id) != SENNIT_OK) return {SENNIT_OUT_OF_RESOURCES, t_last_error};
     std::vector<Status> results(static_cast<size_t>(size));
@@ -508,7 +513,10 @@ sennit_status_t sennit_work_source(sennit_work_t work, int* source) {
 }
 
 sennit_status_t sennit_work_free(sennit_work_t work) {
-  return guarded([&] { return give_back(work, &sennit_work::work); });
+  return guarded([&] {
+    if (work && !work->origin.forked() && !work->work->started()) work->work->loses_handle();
+    return give_back(work, &sennit_work::work);
+  });
 }
 
 sennit_status_t sennit_group_start(void) {

@@ -8,6 +8,7 @@
 
 #include "api/probe.hpp"
 #include "api/start/steps.hpp"
+#include "base/net/socket.hpp"
 #include "base/options.hpp"
 #include "diagnose/dump.hpp"
 #include "plan/shared_cores.hpp"
@@ -34,6 +35,16 @@ CallDescriptor describe(const Execution& execution) {
   return descriptor;
 }
 
+// What this process sees to be wrong by itself, before anybody hears of it. Returns how often the
+// job is watched.
+Result<std::chrono::nanoseconds> checked_start(const BootstrapOptions& bootstrap) {
+  SENNIT_RETURN_IF_ERROR(check_environment());
+  if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
+    return invalid(
+        fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
+  return watch::digest_period();
+}
+
 }  // namespace
 
 Context::Context(const BootstrapOptions& bootstrap)
@@ -41,13 +52,11 @@ Context::Context(const BootstrapOptions& bootstrap)
 
 Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
                                                 const JobSettings& settings, SharedJob* shared) {
-  SENNIT_RETURN_IF_ERROR(check_options());
-  SENNIT_RETURN_IF_ERROR(check_transport_names());
-  const Result<std::chrono::nanoseconds> watched_every = watch::digest_period();
-  if (!watched_every) return watched_every.status();
-  if (bootstrap.size < 1 || bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size)
-    return invalid(
-        fmt::format("rank {} of {}: expected 0 <= rank < size", bootstrap.rank, bootstrap.size));
+  const Result<std::chrono::nanoseconds> watched_every = checked_start(bootstrap);
+  if (!watched_every) {
+    close_socket(bootstrap.root_listener_fd);  // or others would wait there
+    return watched_every.status();
+  }
   if (!option_text("SENNIT_DUMP").empty()) diagnose::count_dump_signals();
   std::shared_ptr<Context> context(new Context(bootstrap));
   Result<std::unique_ptr<Control>> control =

@@ -45,6 +45,8 @@ class Work {
   bool done() const;
   // Somebody has its handle, and finishes it.
   void has_handle() { handle_ = true; }
+  // Nobody has it any more, before the work is started.
+  void loses_handle() { handle_ = false; }
   bool is_handled() const { return handle_; }
   // Started, it is part of a graph from then on, and is made when that is launched. Nobody waits
   // for it; it is done when its graph is gone, and finish() takes it out of the graph before.

@@ -51,8 +51,10 @@ struct BootstrapOptions {
   int size = 1;
   // rank 0's address, numeric or a name; several, separated by commas, are tried
   std::string root_host;
-  uint16_t root_port = 0;     // rank 0 listens here
-  int root_listener_fd = -1;  // rank 0, unique id: the socket that get_unique_id opened; else -1
+  uint16_t root_port = 0;  // rank 0 listens here
+  // rank 0, unique id: the socket that get_unique_id opened; the start closes it, whatever comes of
+  // that; else -1
+  int root_listener_fd = -1;
   std::vector<std::byte> secret;  // 32 bytes; empty only with `insecure`
   bool insecure = false;          // SENNIT_INSECURE=1
   bool sealed = false;            // SENNIT_WIRE=sealed: needs a secret

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/log.hpp"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr int64_t kPauseMs = 20;        // for strangers to get on or go
 constexpr int64_t kClosingRetryMs = 5;  // until a descriptor is free for the next one to be told
-constexpr int64_t kLogMs = 10'000;      // between two lines about missing descriptors
+constexpr int64_t kLogMs = 10'000;      // between two lines about what it cannot take in
 constexpr int kMostAcceptedPerRound = 64;
 
 }  // namespace
@@ -63,11 +64,14 @@ bool Entrance::wait_for_descriptors() {
   switchboard_.owner().out_of_descriptors();
   if (self_.phase == Phase::closing)  // the others are told one after the other
     return switchboard_.spare_descriptor().give();
-  if (self_.now_ms - log_ms_ >= kLogMs) {
-    log(LogLevel::warn, "no file descriptors left to take a connection; {}", kDescriptorRemedy);
-    log_ms_ = self_.now_ms;
-  }
+  warn(std::string("no file descriptors left to take a connection; ") + kDescriptorRemedy);
   return false;
+}
+
+void Entrance::warn(const std::string& text) {
+  if (self_.now_ms - log_ms_ < kLogMs) return;
+  log(LogLevel::warn, "{}", text);
+  log_ms_ = self_.now_ms;
 }
 
 void Entrance::serve() {
@@ -82,7 +86,13 @@ void Entrance::serve() {
       if (!wait_for_descriptors()) return pause();
       continue;
     }
-    if (fd < 0) return;
+    if (fd < 0) {
+      if (accept_fails_again(errno)) {
+        warn(std::string("cannot take a connection: ") + std::strerror(errno));
+        pause();
+      }
+      return;
+    }
     switchboard_.take_in(fd, from);
   }
 }

@@ -1,8 +1,9 @@
 // entrance.hpp: where one rank's control plane listens, and takes in whoever knocks: not too many
-// at once, and as long as there are descriptors. Control thread only.
+// at once, and as long as there are descriptors and memory. Control thread only.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "control/channels.hpp"
 #include "control/poller.hpp"
@@ -38,6 +39,7 @@ class Entrance final : public Door {
  private:
   bool evict(const char* reason);
   bool wait_for_descriptors();
+  void warn(const std::string& text);
   void pause();
   void resume();
 
@@ -50,7 +52,7 @@ class Entrance final : public Door {
   int64_t resume_ms_ = 0;          // at the latest, where it is paused
   size_t strangers_at_pause_ = 0;  // one of them less may be all that it takes
   uint16_t port_ = 0;
-  int64_t log_ms_ = INT64_MIN / 2;  // of the last line about missing descriptors
+  int64_t log_ms_ = INT64_MIN / 2;  // of the last warning
 };
 
 }  // namespace sennit::control

@@ -27,8 +27,8 @@ namespace {
 
 // For a rank 0 of this process to come first: who is served here has to connect twice.
 constexpr int64_t kMomentMs = 50;
-constexpr int64_t kSentOnMs = 2000;  // for the last word to be read
-constexpr int64_t kNoDescriptorMs = 20;
+constexpr int64_t kSentOnMs = 2000;      // for the last word to be read
+constexpr int64_t kCannotAcceptMs = 20;  // for want of descriptors or memory
 constexpr size_t kMostStrangers = 256;
 constexpr size_t kUsedRemembered = 1024;
 
@@ -301,8 +301,8 @@ void Relay::Thread::accept_at(uint64_t number) {
     }
     Address from;
     const int fd = accept_from(listener, &from);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE))
-      std::this_thread::sleep_for(std::chrono::milliseconds(kNoDescriptorMs));
+    if (fd < 0 && accept_fails_again(errno))
+      std::this_thread::sleep_for(std::chrono::milliseconds(kCannotAcceptMs));
     if (fd < 0) return;
     Desk* desk = nullptr;
     {

@@ -218,6 +218,7 @@ bool Engine::watch(std::shared_ptr<StreamPlace> place) {
   }
   places_.push_back(std::move(place));
   helper_wake_.notify_one();
+  wake();  // who sleeps now does not look at it
   return true;
 }
 
@@ -285,7 +286,7 @@ bool Engine::run_small(Execution& execution, uint32_t seq, const std::atomic<boo
       running_.clear();
     else
       collect_done();
-    if (++small_calls_ % kSmallCallsBetweenProgress == 0) progress_locked();
+    if (++small_calls_ % kSmallCallsBetweenProgress == 0 && progress_locked()) wake_waiters();
     failures = take_failures();
   }
   tell(failures);
@@ -364,6 +365,7 @@ bool Engine::progress() {
     moved = progress_locked();
     failures = take_failures();
   }
+  if (moved) wake_waiters();  // it took what would have woken them
   tell(failures);
   return moved;
 }
@@ -391,6 +393,7 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
   const uint64_t begin = timeout_ns >= 0 ? now_ns() : 0;
   waiters_++;
   bool completed = false;
+  bool took = false;  // it moved something, and has not looked on until nothing moves
   for (uint32_t idle = 0;;) {
     const uint64_t wakes = sleeper_.wakes();
     bool moved = false;
@@ -403,10 +406,13 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
           check_stalls(now_ns());
         failures = take_failures();
       }
+      took |= moved;
       tell(failures);
     }
     if ((completed = done())) break;
-    if (timeout_ns >= 0 && now_ns() - begin > static_cast<uint64_t>(timeout_ns)) break;
+    const int64_t left_ns =
+        timeout_ns < 0 ? INT64_MAX : timeout_ns - static_cast<int64_t>(now_ns() - begin);
+    if (left_ns < 0) break;
     if (moved) {
       idle = 0;
       continue;
@@ -416,20 +422,21 @@ bool Engine::wait(const std::function<bool()>& done, int64_t timeout_ns) {
       cpu_relax();
     else if (idle < spins_ + yields_)
       sched_yield();
-    else
-      sleep(idle - spins_ - yields_, Routes::Awaited::used, wakes);
+    else if (sleep(idle - spins_ - yields_, Routes::Awaited::used, wakes, left_ns))
+      took = false;
   }
-  waiters_--;
+  if (--waiters_ > 0 && took) wake();  // what it took would have woken another one
   return completed;
 }
 
-// `wakes`: how many there were before the caller looked for something to do.
-void Engine::sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes) {
+// `wakes`: how many there were before the caller looked for something to do. False: something moves
+// already.
+bool Engine::sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes, int64_t most_ns) {
   Routes::Descriptors found;
   {
     const MutexLock lock(mutex_);
     found = routes_.prepare_wait(awaited);
-    if (found.some_moves) return;
+    if (found.some_moves) return false;
     check_stalls(now_ns());
     if (!places_.empty()) {  // a device wakes nobody
       found.all = false;
@@ -439,7 +446,8 @@ void Engine::sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes) {
       if (works) naps = 0;
     }
   }
-  sleeper_.sleep(found, naps, wakes);
+  sleeper_.sleep(found, naps, wakes, most_ns);
+  return true;
 }
 
 // ---- the helper ----
@@ -493,9 +501,10 @@ void Engine::helper() {
       helper_wake_.wait_for(lock, looks ? kHelperLooks : idles);
       if (helper_looks_ > 0) helper_looks_--;
       if (answers_while_idle_ && running_.empty()) {
-        progress_locked();
+        const bool moved = progress_locked();
         const Failures failures = take_failures();
         lock.unlock();
+        if (moved) wake_waiters();
         tell(failures);
         lock.lock();
       }
@@ -507,6 +516,7 @@ void Engine::helper() {
       const bool tending = nonblocking_ == 0;
       const Failures failures = take_failures();
       lock.unlock();
+      if (moved) wake_waiters();
       tell(failures);
       if (moved)
         idle = 0;
@@ -514,7 +524,7 @@ void Engine::helper() {
         sched_yield();
       else
         sleep(idle > yields_ ? idle - yields_ : 0,
-              tending ? Routes::Awaited::tended : Routes::Awaited::used, wakes);
+              tending ? Routes::Awaited::tended : Routes::Awaited::used, wakes, INT64_MAX);
       lock.lock();
     }
   }

@@ -6,7 +6,9 @@
 // drives it only while nobody waits and either nonblocking work is outstanding or there is a
 // transport that moves nothing by itself (ucx), which peers need driven; else it is parked. To wake
 // it costs more than a small call, so only long ones do that: for others it looks every millisecond
-// while there are any. The control plane's thread calls fail_* from outside. Peers are world ranks.
+// while there are any. Whoever moves something wakes those who wait, unless it looks on until
+// nothing moves: it may have taken what would have woken them. The control plane's thread calls
+// fail_* from outside. Peers are world ranks.
 #pragma once
 
 #include <atomic>
@@ -163,7 +165,8 @@ class Engine {
   void tell(const Failures& failures) SENNIT_EXCLUDES(mutex_);
   bool poll_small(Execution& execution, const std::atomic<bool>& failed) SENNIT_REQUIRES(mutex_);
   void check_stalls(uint64_t now) SENNIT_REQUIRES(mutex_);
-  void sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes) SENNIT_EXCLUDES(mutex_);
+  bool sleep(uint32_t naps, Routes::Awaited awaited, uint64_t wakes, int64_t most_ns)
+      SENNIT_EXCLUDES(mutex_);
   void start_helper() SENNIT_REQUIRES(mutex_);
   void helper() SENNIT_EXCLUDES(mutex_);
   bool has_to_drive() const SENNIT_REQUIRES(mutex_);

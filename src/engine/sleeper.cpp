@@ -58,7 +58,8 @@ void Sleeper::get_up(int bell, uint64_t wakes) {
   idle_.push_back(bell);
 }
 
-void Sleeper::sleep(const Routes::Descriptors& found, uint32_t naps, uint64_t wakes) {
+void Sleeper::sleep(const Routes::Descriptors& found, uint32_t naps, uint64_t wakes,
+                    int64_t most_ns) {
   int bell = -1;
   if (!lie_down(wakes, &bell)) return;
   std::array<pollfd, 1 + std::tuple_size_v<decltype(found.fds)>> fds;
@@ -67,7 +68,7 @@ void Sleeper::sleep(const Routes::Descriptors& found, uint32_t naps, uint64_t wa
   const int64_t nap_ns = found.all && bell >= 0
                              ? kLongestSleepNs
                              : std::min<int64_t>(kNapNs * (1 + naps / kNapsPerStep), kLongestNapNs);
-  const timespec limit{0, nap_ns};
+  const timespec limit{0, std::min(nap_ns, most_ns)};
   ppoll(fds.data(), found.count + 1, &limit, nullptr);
   get_up(bell, wakes);
 }

@@ -29,9 +29,9 @@ class Sleeper {
   uint64_t wakes() const { return wakes_; }
   // `found`: what Routes::prepare_wait() said, just now. `naps`: how often this thread has slept in
   // a row; where a transport cannot say that it has something, sleeps are short and grow with it.
-  // `wakes`: the count from before this thread looked.
-  void sleep(const Routes::Descriptors& found, uint32_t naps, uint64_t wakes)
-      SENNIT_EXCLUDES(mutex_);
+  // `wakes`: the count from before this thread looked. No longer than `most_ns`.
+  void sleep(const Routes::Descriptors& found, uint32_t naps, uint64_t wakes,
+             int64_t most_ns = INT64_MAX) SENNIT_EXCLUDES(mutex_);
   // Ends the sleep of all.
   void wake() SENNIT_EXCLUDES(mutex_);
 

@@ -6,7 +6,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 
 #include "tests/control/descriptor_limit.hpp"
@@ -146,6 +148,24 @@ TEST_F(Listening, WithoutDescriptorsItLooksNowAndThen) {
   const int64_t first_ms = rank.self.now_ms;
   ASSERT_TRUE(run_until({&rank}, [&] { return rank.times_without_descriptors == 2; }));
   EXPECT_GE(rank.self.now_ms - first_ms, kPauseMs);
+}
+
+// As where the kernel has no memory for a connection: the error stays, and so does who knocks.
+TEST_F(Listening, AnErrorThatStaysIsLookedAtNowAndThen) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  ASSERT_EQ(::send(ends[1], "", 1, 0), 1);
+  Sockets door(1);
+  door.entrance.take_over(ends[0]);  // no listener: always ready, and never gives a connection
+  EXPECT_EQ(door.poller.wait(0).size(), 1u);
+  door.entrance.serve();
+  const int64_t first_ms = door.self.now_ms;
+  EXPECT_EQ(door.poller.wait(0).size(), 0u) << "nothing wakes the thread";
+  ASSERT_TRUE(run_until({&door}, [&] { return door.self.now_ms - first_ms >= kPauseMs; }));
+  EXPECT_EQ(door.poller.wait(0).size(), 1u) << "it looks again";
+  door.entrance.close();
+  // Both are open still: close_socket() leaves alone what the library has not opened.
+  for (const int end : ends) ::close(end);
 }
 
 TEST_F(Listening, WithoutDescriptorsStrangersMakeRoomForEachOther) {

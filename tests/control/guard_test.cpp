@@ -7,11 +7,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <latch>
 #include <random>
 
 #include "control/connection.hpp"
 #include "tests/control/processes.hpp"
+#include "tests/support/making_threads.hpp"
 
 namespace sennit {
 namespace {
@@ -281,6 +283,13 @@ TEST(Resources, APortInUseIsNamed) {
   expect_text(Control::start(plain(0, 2, port), {}).status(), SENNIT_OUT_OF_RESOURCES,
               {fmt::format("port {}", port), "in use", "SENNIT_PORT"});
   close_socket(*holder);
+}
+
+TEST(Resources, NoThreadLeft) {
+  sennit_test::g_before_thread = [] { return EAGAIN; };
+  const auto started = Control::start(plain(0, 2, test::free_port()), {});
+  sennit_test::g_before_thread = nullptr;
+  expect_text(started.status(), SENNIT_OUT_OF_RESOURCES, {"no thread left", "ulimit -u"});
 }
 
 TEST(Resources, NoFileDescriptorsLeft) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,9 +15,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "accelerator/accelerator.hpp"
+#include "base/clock.hpp"
 #include "tests/engine/idle_transport.hpp"
 #include "tests/support/eventually.hpp"
 #include "tests/support/making_threads.hpp"
@@ -52,6 +56,11 @@ constexpr uint32_t kComm = 6, kOtherComm = 7;
 constexpr uint32_t kTag = 4;
 constexpr int kPeer = 1;
 
+int never_readable() {
+  static const int descriptor = eventfd(0, EFD_CLOEXEC);
+  return descriptor;
+}
+
 // Holds what it is given until the test lets it go. Where `trouble` is an error, those that receive
 // fail by themselves, as they do for want of memory.
 class Holding final : public sennit_test::IdleTransport {
@@ -64,6 +73,7 @@ class Holding final : public sennit_test::IdleTransport {
   }
   bool progress(Completions& completions) override {
     if (!lets_go || (sends_.empty() && receives_.empty())) return false;
+    if (--turns > 0) return true;
     completions.sends.swap(sends_);
     completions.receives.swap(receives_);
     return true;
@@ -71,8 +81,16 @@ class Holding final : public sennit_test::IdleTransport {
   size_t now_bytes() const override { return sizeof(int32_t); }
   Now send_now(const SmallMessage&) override { return Now::done; }
   Now recv_now(const SmallMessage&) override { return Now::later; }
+  int event_fd() const override { return descriptor; }
+  bool prepare_wait() override {
+    slept++;
+    return true;
+  }
 
   std::atomic<bool> lets_go{false};
+  std::atomic<int> turns{1};  // in which it moves what it then lets go
+  int descriptor = -1;
+  std::atomic<int> slept{0};  // how often somebody lay down
   Status trouble;
 
  private:
@@ -122,6 +140,34 @@ class Engines : public testing::Test {
     return add(comm, prepare(request, {}, builder.finish()));
   }
 
+  // Until somebody who waits lies down.
+  void wait_for_sleep() const {
+    const int before = transport_->slept;
+    while (transport_->slept == before) std::this_thread::yield();
+  }
+  // How long a few take that wait, and sleep, until `move` has moved one half of their message and
+  // they the other.
+  template <typename Move>
+  uint64_t time_of_halves(Move move) {
+    uint64_t took_ns = 0;
+    for (int i = 0; i < kRounds; i++) {
+      transport_->lets_go = false;
+      transport_->turns = 2;
+      Execution& call = message(kComm);
+      engine_.start_receive(call, mailbox_, kPeer, kTag, false);
+      std::thread waiter([&] { engine_.wait([&] { return call.done(); }, -1); });
+      wait_for_sleep();
+      transport_->lets_go = true;
+      const uint64_t begin_ns = now_ns();
+      while (transport_->turns == 2) move();
+      waiter.join();
+      took_ns += now_ns() - begin_ns;
+    }
+    return took_ns;
+  }
+
+  static constexpr int kRounds = 8;
+  static constexpr uint64_t kSoonNs = kRounds * uint64_t{20'000'000};  // less than they sleep
   Holding* transport_ = nullptr;
   std::vector<std::pair<uint32_t, Status>> failed_;  // as the engine told it
   Engine engine_{false, 1 << 20, uint64_t{1} << 60, callbacks()};
@@ -186,7 +232,61 @@ TEST_F(Engines, ASmallCallForgetsNoOtherThatBeganMeanwhile) {
   EXPECT_TRUE(other.done()) << "it is still known to be under way";
 }
 
+// What another thread has taken from the transport wakes nobody any more.
+TEST_F(Engines, WhoMovesWhatOthersWaitForWakesThem) {
+  transport_->descriptor = never_readable();
+  EXPECT_TRUE(sennit_test::eventually(
+      [&] { return time_of_halves([&] { engine_.progress(); }) < kSoonNs; }));
+  const auto out_of_time = [&] { engine_.wait([] { return false; }, 0); };
+  EXPECT_TRUE(sennit_test::eventually([&] { return time_of_halves(out_of_time) < kSoonNs; }));
+  const auto until_half = [&] { engine_.wait([&] { return transport_->turns < 2; }, -1); };
+  EXPECT_TRUE(sennit_test::eventually([&] { return time_of_halves(until_half) < kSoonNs; }));
+}
+
+TEST_F(Engines, NobodyWaitsLongerThanAsked) {
+  constexpr int64_t kLimitNs = 1'000'000;
+  transport_->descriptor = never_readable();
+  Execution& call = message(kComm);
+  engine_.start_receive(call, mailbox_, kPeer, kTag, false);
+  const auto time_of_waits = [&] {
+    const uint64_t begin_ns = now_ns();
+    for (int i = 0; i < kRounds; i++)
+      EXPECT_FALSE(engine_.wait([&] { return call.done(); }, kLimitNs));
+    return now_ns() - begin_ns;
+  };
+  EXPECT_TRUE(sennit_test::eventually([&] { return time_of_waits() < kSoonNs; }));
+  transport_->lets_go = true;
+  EXPECT_TRUE(engine_.wait([&] { return call.done(); }, -1));
+}
+
+TEST_F(Engines, WhoSleepsIsWokenForAPlaceInAStream) {
+  transport_->descriptor = never_readable();
+  Execution& call = message(kComm);
+  engine_.start_receive(call, mailbox_, kPeer, kTag, false);
+  std::thread waiter([&] { engine_.wait([&] { return call.done(); }, -1); });
+  const auto time_of_places = [&] {
+    uint64_t took_ns = 0;
+    for (int i = 0; i < kRounds; i++) {
+      wait_for_sleep();
+      auto worker = host_accelerator().make_worker({}, false);
+      const auto place = std::make_shared<StreamPlace>(*std::move(worker), false);
+      std::atomic<bool> reached{false};
+      place->when_reached([&](const Status&) { reached = true; });
+      const uint64_t begin_ns = now_ns();
+      EXPECT_TRUE(engine_.watch(place));
+      EXPECT_TRUE(place->worker().enqueue(nullptr, 0).ok());
+      while (!reached) std::this_thread::yield();
+      took_ns += now_ns() - begin_ns;
+    }
+    return took_ns;
+  };
+  EXPECT_TRUE(sennit_test::eventually([&] { return time_of_places() < kSoonNs; }));
+  transport_->lets_go = true;
+  waiter.join();
+}
+
 TEST_F(Engines, WithoutAThreadForTheHelperWhoWaitsDrives) {
+  g_made_with_signals = false;  // threads of other tests may have been
   g_no_threads = true;
   Execution& first = message(kComm);
   engine_.start_receive(first, mailbox_, kPeer, kTag, true);

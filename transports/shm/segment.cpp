@@ -37,11 +37,13 @@ size_t round_up(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
 struct ProcessStat {
   bool known = false;
   char state = '?';
+  long threads = 0;
   uint64_t start_time = 0;
 };
 
 // Fields of /proc/PID/stat, as proc(5) counts them.
 constexpr int kStateField = 3;
+constexpr int kThreadsField = 20;
 constexpr int kStartTimeField = 22;
 constexpr size_t kMostStatBytes = 1024;  // more than what stands before the start time takes
 
@@ -59,7 +61,10 @@ ProcessStat read_stat(int pid) {
   if (!field || field[1] != ' ') return result;
   field += 2;
   result.state = *field;
-  for (int i = kStateField; i < kStartTimeField && field; i++) field = strchr(field + 1, ' ');
+  for (int i = kStateField; i < kStartTimeField && field; i++) {
+    if (i == kThreadsField) result.threads = std::strtol(field, nullptr, 10);
+    field = strchr(field + 1, ' ');
+  }
   if (!field) return result;
   result.start_time = std::strtoull(field, nullptr, 10);
   result.known = true;
@@ -143,7 +148,9 @@ bool may_be_alive(const ProcessId& process) {
   if (kill(process.pid, 0) != 0 && errno == ESRCH) return false;
   const ProcessStat stat = read_stat(process.pid);
   if (!stat.known || process.start_time == 0) return true;
-  return stat.start_time == process.start_time && stat.state != 'Z' && stat.state != 'X';
+  // Where the first thread alone has ended the process looks like a zombie, but has others.
+  const bool ended = (stat.state == 'Z' && stat.threads <= 1) || stat.state == 'X';
+  return stat.start_time == process.start_time && !ended;
 }
 
 Status populate(void* memory, size_t bytes, const std::string& what) {

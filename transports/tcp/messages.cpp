@@ -198,6 +198,16 @@ RecvRequest* Messages::on_first_piece(PeerConnection& connection, const WireHead
   return nullptr;
 }
 
+// Who gives a message up does not announce it again; what came by its name all the same is dropped.
+void Messages::on_given_up(PeerConnection& connection, RecvRequest& request) {
+  Arrival* const strange = matcher_.post(request);
+  if (!strange) return;
+  const bool announced = strange->handle[0] != 0;
+  if (!announced) connection.return_window(request.key.comm, strange->bytes);
+  matcher_.recycle(strange);
+  matcher_.post(request);
+}
+
 void Messages::forget(const std::function<bool(uint32_t comm)>& over) {
   cancelled_.forget(over);
   matcher_.drop_arrivals_if([&](const Arrival& arrival) { return over(arrival.key.comm); });

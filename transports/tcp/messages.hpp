@@ -55,7 +55,7 @@ class Messages final : public MessageHandler {
   RecvRequest* on_first_piece(PeerConnection& connection, const WireHeader& header) override;
   void on_received(RecvRequest& request) override { returns_.add(request); }
   // It stays pending until its communicator is cancelled here as well.
-  void on_given_up(PeerConnection&, RecvRequest& request) override { matcher_.post(request); }
+  void on_given_up(PeerConnection& connection, RecvRequest& request) override;
   void on_sent(SendRequest& request) override { returns_.add(request); }
 
  private:

@@ -2,6 +2,8 @@
 #include "api/call/call.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <climits>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -161,16 +163,23 @@ CallMemory memory_of(const Call& call, int rank) {
 int CustomOps::create(const void* scalar, DataType type) {
   CustomOp op{type};
   std::memcpy(op.scalar.data(), scalar, type_bytes(type));
-  ops_[next_] = op;
-  return next_++;
+  return add(op);
 }
 
 int CustomOps::create_in_stream(const void* scalar, MemoryKind kind, DataType type) {
   CustomOp op{type};
   op.in_stream = scalar;
   op.kind = kind;
-  ops_[next_] = op;
-  return next_++;
+  return add(op);
+}
+
+int CustomOps::add(const CustomOp& op) {
+  static std::atomic<uint32_t> given{0};
+  constexpr uint32_t kNumbers = uint32_t{INT_MAX} - SENNIT_OP_CUSTOM_BASE + 1;
+  int number = 0;
+  do number = SENNIT_OP_CUSTOM_BASE + static_cast<int>(given++ % kNumbers);
+  while (!ops_.try_emplace(number, op).second);  // all have been given once, and it has this one
+  return number;
 }
 
 Status CustomOps::destroy(int op) {

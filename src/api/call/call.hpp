@@ -54,15 +54,17 @@ class CustomOps {
     const void* in_stream = nullptr;
     MemoryKind kind = MemoryKind::plain;  // of that memory, which a device reaches
   };
-  // `scalar` points at one element of `type`. Returns the op's number, never given before.
+  // `scalar` points at one element of `type`. Returns the op's number, which no communicator of
+  // this process has given before, so that another's is none of this one's.
   int create(const void* scalar, DataType type);
   int create_in_stream(const void* scalar, MemoryKind kind, DataType type);
   Status destroy(int op);
   const CustomOp* find(int op) const;  // null: there is none
 
  private:
+  int add(const CustomOp& op);
+
   std::map<int, CustomOp> ops_;
-  int next_ = SENNIT_OP_CUSTOM_BASE;
 };
 
 // Whether the arguments make sense on this rank of `ranks`.

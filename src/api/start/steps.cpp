@@ -13,6 +13,7 @@
 #include "base/process/descriptors.hpp"
 #include "plan/message_cost.hpp"
 #include "topology/source.hpp"
+#include "watch/watch.hpp"
 
 namespace sennit {
 namespace {
@@ -122,6 +123,12 @@ Status check_transport_names() {
       return invalid(fmt::format("SENNIT_TRANSPORTS: this build has no transport '{}'; it has {}",
                                  name, fmt::join(names, ", ")));
   return {};
+}
+
+Status check_environment() {
+  SENNIT_RETURN_IF_ERROR(check_options());
+  SENNIT_RETURN_IF_ERROR(check_transport_names());
+  return watch::digest_period().status();
 }
 
 Result<JobOptions> agree_on_options(Control& control, const JobSettings& settings) {

@@ -17,6 +17,8 @@ namespace sennit {
 
 // An error where SENNIT_TRANSPORTS names one that this build has not. Local.
 Status check_transport_names();
+// What this process sees to be wrong with its environment by itself, before anybody hears of it.
+Status check_environment();
 
 // Rank 0's options, for all ranks. `settings`: this rank's caller's, before the environment; they
 // count on rank 0. Errors: options that make no sense, or the control plane's.

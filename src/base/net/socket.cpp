@@ -303,6 +303,23 @@ int accept_from(int listener, Address* from) {
   return fd;
 }
 
+bool accept_fails_again(int error) {
+  switch (error) {
+    case EMFILE:
+    case ENFILE:
+    case ENOBUFS:
+    case ENOMEM:
+    // What is no listener never becomes one.
+    case EBADF:
+    case EINVAL:
+    case ENOTSOCK:
+    case EOPNOTSUPP:
+      return true;
+    default:  // Linux tells a connection's own errors here too, of its network as well
+      return false;
+  }
+}
+
 void set_no_delay(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);

@@ -49,6 +49,9 @@ Result<int> connect_to(const Address& address, int* error);
 int connect_error(int fd);
 // A connection that waits, or -1 with errno set.
 int accept_from(int listener, Address* from);
+// Whether its error stays for a while though somebody waits, as for want of descriptors or memory:
+// who asked has to pause. An error of the one connection is gone with it.
+bool accept_fails_again(int error);
 // Small messages go out at once (TCP_NODELAY). Sockets of connect_to() and accept_from() have it.
 void set_no_delay(int fd);
 // The two ends of a connection; the wildcard with port 0 where there is none.

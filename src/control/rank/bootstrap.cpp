@@ -50,7 +50,10 @@ std::string Bootstrap::root_text() const {
 
 Status Bootstrap::prepare() {
   deadline_ms_ = self_.now_ms + self_.options.arrival_timeout_ms;
-  if (self_.size == 1) return {};
+  if (self_.size == 1) {  // nobody else comes
+    close_socket(self_.options.root_listener_fd);
+    return {};
+  }
   if (self_.rank != 0) return find_root();
   if (self_.options.root_listener_fd < 0) return listen_as_root();
   door_.take_over(self_.options.root_listener_fd);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -120,9 +121,14 @@ Status ControlPlane::open() {
   self_.now_ms = now_ms();
   SENNIT_RETURN_IF_ERROR(plane_.bootstrap().prepare());
 
-  {
+  try {
     const SignalsBlocked blocked;
     thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return {SENNIT_OUT_OF_RESOURCES,
+            fmt::format("the system has no thread left for the control plane of rank {} ({}): "
+                        "raise the limit of threads (ulimit -u, pids.max)",
+                        self_.rank, error.what())};
   }
 
   const Status status = callers_.wait_for_start();
@@ -256,8 +262,9 @@ void ControlPlane::announce(uint8_t topic, uint64_t key, Blob blob) {
 }  // namespace
 }  // namespace control
 
-Result<std::unique_ptr<Control>> Control::start(const BootstrapOptions& options,
-                                                Callbacks callbacks) {
+namespace {
+
+Status check(const BootstrapOptions& options) {
   constexpr size_t kSecretBytes = 32;
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     return invalid(fmt::format("rank {} of {} ranks: expected a rank from 0 to size - 1",
@@ -270,6 +277,17 @@ Result<std::unique_ptr<Control>> Control::start(const BootstrapOptions& options,
                   fmt::format("SENNIT_WIRE=sealed: this job has no secret to seal with{}; set "
                               "SENNIT_SECRET to the same on all ranks, or SENNIT_WIRE=plain",
                               options.insecure ? " (SENNIT_INSECURE=1)" : "")};
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Control>> Control::start(const BootstrapOptions& options,
+                                                Callbacks callbacks) {
+  if (const Status fits = check(options); !fits.ok()) {
+    close_socket(options.root_listener_fd);
+    return fits;
+  }
   auto plane = std::make_unique<control::ControlPlane>(options, std::move(callbacks));
   SENNIT_RETURN_IF_ERROR(plane->open());
   return std::unique_ptr<Control>(std::move(plane));

@@ -86,7 +86,12 @@ bool FailureDetector::known_silent(int rank) const {
 void FailureDetector::came(int rank) {
   orphans_.erase(rank);
   const auto it = cases_.find(rank);
-  if (it == cases_.end() || it->second.dead || (it->second.evidence & kBroken)) return;
+  if (it == cases_.end() || it->second.dead) return;
+  if (it->second.evidence & kBroken) {
+    it->second.evidence = kBroken;
+    it->second.since_ms = self_.now_ms;
+    return;
+  }
   channels_.drop(it->second.probe);
   cases_.erase(it);
 }

@@ -152,6 +152,22 @@ TEST(Call, CustomOpsAreOfOneTypeAndNeverTheSameTwice) {
   EXPECT_NE(ops.create(&three, DataType::int32), first);
 }
 
+TEST(Call, ACustomOpOfAnotherCommunicatorIsNone) {
+  CustomOps ops, others;
+  const int32_t three = 3;
+  const int own = ops.create(&three, DataType::int32);
+  const int foreign = others.create(&three, DataType::int32);
+  EXPECT_GE(own, SENNIT_OP_CUSTOM_BASE);
+  int32_t data = 0;
+  Call call = call_of(Collective::all_reduce, &data, &data, 1);
+  call.op = foreign;
+  const std::string refused = check_call(call, ops, 0, kRanks).text();
+  EXPECT_NE(refused.find("was not created on this communicator"), std::string::npos) << refused;
+  EXPECT_FALSE(ops.destroy(foreign).ok());
+  call.op = own;
+  EXPECT_TRUE(check_call(call, ops, 0, kRanks).ok());
+}
+
 TEST(Call, IsInPlaceWhereItsOwnBlockIs) {
   std::array<int32_t, 2 * kRanks> data{};
   EXPECT_TRUE(is_in_place(call_of(Collective::all_reduce, data.data(), data.data(), 2), 1));

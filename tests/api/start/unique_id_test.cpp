@@ -196,6 +196,32 @@ TEST(UnusedIds, CanBeForgotten) {
   EXPECT_EQ(one.outcome(kLimit), "ok");
 }
 
+// Nobody comes to the port of a job of one rank, nor of one that never begins.
+TEST(UsedIds, LeaveNoPort) {
+  Process one([]() -> std::string {
+    const int before = descriptors();
+    for (int i = 0; i < 3; i++)
+      if (const std::string said = join_and_sum(make_id(), 0, 1); said != "ok") return said;
+    sennit_config_t wrong = SENNIT_CONFIG_INIT;
+    wrong.arrival_timeout_ms = -1;
+    sennit_comm_t comm = nullptr;
+    const sennit_unique_id_t id = make_id();
+    if (sennit_comm_init_rank(&comm, 1, &id, 0, &wrong) != SENNIT_INVALID_ARGUMENT)
+      return "a wrong config";
+    if (const std::string said = join_and_sum(id, 0, 1); said != "ok") return "the id: " + said;
+    const sennit_unique_id_t another = make_id();
+    setenv("SENNIT_TRANSPORTS", "carrier", 1);
+    if (sennit_comm_init_rank(&comm, 2, &another, 0, nullptr) != SENNIT_INVALID_ARGUMENT)
+      return "a wrong option";
+    sennit_unique_id_t none;
+    if (sennit_get_unique_id(&none) != SENNIT_INVALID_ARGUMENT) return "an id for a wrong option";
+    return eventually([&] { return descriptors() <= before; })
+               ? "ok"
+               : std::to_string(descriptors() - before) + " descriptors";
+  });
+  EXPECT_EQ(one.outcome(kLimit), "ok");
+}
+
 // Where rank 0 of a job of processes of this host may listen.
 std::string address_above(const ReservedPort& port) {
   return "127.0.0.1:" + std::to_string(port.number() + 1);

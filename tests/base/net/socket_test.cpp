@@ -1,4 +1,5 @@
-// socket_test.cpp: which address of this host SENNIT_INTERFACE stands for.
+// socket_test.cpp: which address of this host SENNIT_INTERFACE stands for, and which errors of
+// accept() last.
 // ctest not-under-tsan: it has one thread
 #include "base/net/socket.hpp"
 
@@ -10,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -35,6 +37,15 @@ TEST(InterfaceAddress, IsNoLinkLocalOne) {
   for (const char* address : {"fe80::1", "febf::1"})
     EXPECT_NE(said_of(address).find("a link-local address is of no use"), std::string::npos);
   EXPECT_EQ(said_of("fec0::1"), "fec0::1");
+}
+
+// Linux also tells what a waiting connection has run into, and takes the connection away with it.
+TEST(Accept, FailsAgainForWantOfSomethingAlone) {
+  for (const int error : {EMFILE, ENFILE, ENOBUFS, ENOMEM, EINVAL, EBADF, ENOTSOCK, EOPNOTSUPP})
+    EXPECT_TRUE(accept_fails_again(error)) << error;
+  for (const int error : {EAGAIN, EINTR, ECONNABORTED, EPROTO, ENETDOWN, ENETUNREACH, EHOSTUNREACH,
+                          EHOSTDOWN, ENONET, ENOPROTOOPT})
+    EXPECT_FALSE(accept_fails_again(error)) << error;
 }
 
 // Gives the loopback interface of a network of its own an address, and nothing besides.

@@ -94,6 +94,21 @@ TEST_F(Coordinator, SilenceIsDeathOnlyAfterTheTimeout) {
   EXPECT_NE(rank.failure.text().find("no sign of life for 4000 ms"), std::string::npos);
 }
 
+// Its connection to its parent broke, and it has come here: only the other one is asked about.
+TEST_F(Coordinator, WhoHasComeIsNotDeadForAnAnswerThatIsLate) {
+  rank.network.say(rank.channel_of(Role::child, 1), Suspicion{17, kClosed, 1, "reset"});
+  rank.network.say(rank.channel_of(Role::child, 2), Suspicion{17, kBroken, 2, "reset"});
+  rank.after(0);
+  rank.attach(17, true);
+  ends(Role::probing, 17, End::unreachable);
+  rank.after(kGatherMs);
+  EXPECT_TRUE(rank.dead.empty()) << rank.failure.text();
+  rank.after(1000);
+  ASSERT_TRUE(rank.network.open_last(17));
+  rank.network.say(rank.channel_of(Role::probing, 17), ProbeAnswer{17});
+  EXPECT_EQ(rank.link_failure.kind(), SENNIT_LINK_FAILED);
+}
+
 TEST_F(Coordinator, TheChildrenOfADeadRankAreAskedAsWell) {
   ends(Role::child, 1, End::closed);
   rank.after(0);

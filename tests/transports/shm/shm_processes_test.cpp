@@ -2,12 +2,20 @@
 // of a transfer, what they leave behind, other hosts' /dev/shm, and a full one.
 // ctest not-under-tsan: its ranks are processes
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "tests/support/eventually.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/transports/shm/shm_world.hpp"
 
@@ -108,6 +116,35 @@ TEST(ShmProcesses, KilledPeerIsNamedAndLeavesNothing) {
       close(fd);
     EXPECT_TRUE(names_of(job).empty()) << "round " << round;
   }
+}
+
+// Its first thread may end before the others: then it looks like a process that has.
+TEST(ShmProcesses, LiveAsLongAsTheyHaveThreads) {
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t pid = spawn([&] {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that fails leaves it to wait for ever
+    const ProcessId own = this_process();
+    if (write(told[1], &own, sizeof own) != sizeof own) return 1;
+    std::thread([] { pause(); }).detach();
+    syscall(SYS_exit, 0);
+    return 1;
+  });
+  close(told[1]);  // so that the read ends where the child does
+  ProcessId other;
+  ASSERT_EQ(read(told[0], &other, sizeof other), static_cast<ssize_t>(sizeof other));
+  close(told[0]);
+  ASSERT_GT(other.start_time, 0u);
+  const auto first_thread_has_ended = [pid] {
+    std::string text;
+    std::getline(std::ifstream(fmt::format("/proc/{}/stat", pid)), text);
+    return text.find(") Z ") != text.npos;
+  };
+  ASSERT_TRUE(sennit_test::eventually(first_thread_has_ended));
+  EXPECT_TRUE(may_be_alive(other));
+  kill(pid, SIGKILL);
+  EXPECT_TRUE(sennit_test::eventually([&] { return !may_be_alive(other); }));
+  EXPECT_EQ(wait_for(pid), -SIGKILL);
 }
 
 TEST(ShmProcesses, NextStartRemovesWhatTheDeadLeft) {

@@ -112,6 +112,34 @@ TEST_F(TcpMessages, AwaitedAreThoseThatOweSomething) {
   EXPECT_EQ(sender_.messages.awaited(), std::set<int>{1});
 }
 
+// Its sender has begun it, announces it once more, and gives it up: the receive is still known.
+TEST_F(TcpMessages, WhatIsGivenUpWaitsForItsCommunicatorsEnd) {
+  post_recv(1, kLarge);
+  WireHeader header;
+  header.kind = HeaderKind::first;
+  header.key = recv_.key;
+  header.signature = recv_.signature;
+  header.bytes = kLarge;
+  ASSERT_EQ(receiver_.messages.on_first_piece(receiver_.connection, header), &recv_);
+  header.kind = HeaderKind::announce;
+  ASSERT_TRUE(receiver_.messages.on_message(receiver_.connection, header, {}).ok());
+  receiver_.messages.on_given_up(receiver_.connection, recv_);
+  // An early message by its name is dropped as well, and its sender gets its credit back.
+  ASSERT_EQ(receiver_.messages.on_first_piece(receiver_.connection, header), &recv_);
+  const std::vector<std::byte> early(kWindowBytes - eager_cost(0));
+  ASSERT_TRUE(sender_.connection.take_window(header.key.comm, early.size()));
+  header.kind = HeaderKind::eager;
+  header.bytes = early.size();
+  ASSERT_TRUE(receiver_.messages.on_message(receiver_.connection, header, early).ok());
+  EXPECT_FALSE(sender_.connection.take_window(header.key.comm, early.size()));
+  receiver_.messages.on_given_up(receiver_.connection, recv_);
+  move();
+  EXPECT_TRUE(sender_.connection.take_window(header.key.comm, early.size()));
+  receiver_.messages.hand_back([](const auto&) { return true; }, {SENNIT_ABORTED, "over"});
+  receiver_.returns.hand_over(receiver_.back);
+  EXPECT_EQ(receiver_.back.receives, std::vector<RecvRequest*>{&recv_});
+}
+
 TEST_F(TcpMessages, ACancelledCommunicatorIsOver) {
   post_recv(1, kLarge);
   const Status over(SENNIT_ABORTED, "over");
