@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,9 +47,14 @@ struct Case {
 Case parse_case(const std::string& text) {
   const size_t colon = text.find(':');
   if (colon == std::string::npos) stop("'" + text + "': expected COLLECTIVE:BYTES");
+  constexpr double kMostBytes = 1e15;  // fits a size_t
+  const char* const begin = text.c_str() + colon + 1;
   char* end = nullptr;
-  const double number = std::strtod(text.c_str() + colon + 1, &end);
+  const double number = std::strtod(begin, &end);
   const double scale = *end == 'K' ? 1 << 10 : *end == 'M' ? 1 << 20 : 1;
+  if (end != begin && scale > 1) end++;
+  if (end == begin || *end != '\0' || !(number >= 0 && number * scale <= kMostBytes))
+    stop("'" + text + "': expected bytes such as 4096, 64K or 16M");
   return {text.substr(0, colon), static_cast<size_t>(number * scale)};
 }
 
@@ -78,6 +84,9 @@ class Comparison {
     in_count_ = what.collective == "reduce_scatter" ? count_ * ranks : count_;
     out_count_ = what.collective == "all_gather" ? count_ * ranks : count_;
     if (count_ == 0) stop("too few bytes");
+    if (count_ > INT_MAX)
+      stop(what.collective + ":" + std::to_string(what.bytes) + ": " + std::to_string(count_) +
+           " elements, and MPI counts up to " + std::to_string(INT_MAX));
     in_ = allocate(in_count_);
     out_ = allocate(out_count_);
     for (size_t i = 0; i < in_count_; i++)

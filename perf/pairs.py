@@ -53,7 +53,7 @@ def compare(arguments, where):
             first.setdefault(size, []).append(before)
     fine = True
     for size, values in ratios.items():
-        low, median, high = statistics.quantiles(values, n=4)
+        low, median, high = statistics.quantiles(values, n=4) if len(values) > 1 else 3 * values
         verdict = "" if median <= arguments.limit else "  above the limit"
         fine &= median <= arguments.limit
         print(f"{where:5} {arguments.collective} {size:>9}  before {statistics.median(first[size]):10.1f} us"
@@ -75,6 +75,11 @@ def main():
     parser.add_argument("--iterations", default="100")
     parser.add_argument("--limit", type=float, default=1.03)
     arguments = parser.parse_args()
+    if arguments.pairs < 1:
+        parser.error(f"--pairs {arguments.pairs}: without a pair nothing is held against the limit")
+    unknown = [where for where in arguments.where.split(",") if where not in ("host", "tree")]
+    if unknown:
+        parser.error(f"--where {unknown[0]}: expected host, tree or host,tree")
     fine = True
     for where in arguments.where.split(","):
         if where == "tree":

@@ -26,6 +26,7 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -120,13 +121,27 @@ def key(what, piece):
     return json.dumps([what, piece])
 
 
+def entries_of(path):
+    """What a record holds, a line of JSON each. One that a kill cut short ends the program: no report knows what it was."""
+    entries = []
+    for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
+        try:
+            entries.append(json.loads(line))
+        except ValueError as error:
+            sys.exit(f"{path}:{number}: no whole line of JSON ({error}), as a run leaves it that is killed while it writes: "
+                     "remove this line, and run this again")
+    return entries
+
+
+def append(path, entry):
+    """On a line of its own, also where the last one has lost its end."""
+    text = path.read_text() if path.exists() else ""
+    with path.open("a") as file:
+        file.write(("" if text.endswith("\n") or not text else "\n") + json.dumps(entry) + "\n")
+
+
 def read(path):
-    done = {}
-    if path.exists():
-        for line in path.read_text().splitlines():
-            entry = json.loads(line)
-            done[key(entry["what"], entry["piece"])] = entry
-    return done
+    return {key(entry["what"], entry["piece"]): entry for entry in entries_of(path)}
 
 
 def report_predicted(entries):
@@ -294,8 +309,7 @@ def main():
             start = time.monotonic()
             entry = {"what": arguments.what, "piece": left[0], "rows": measure(arguments, left[0])}
             longest = max(longest, time.monotonic() - start)
-            with arguments.file.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
+            append(arguments.file, entry)
             done[key(entry["what"], entry["piece"])] = entry
             left.pop(0)
         print("all is measured" if not left else f"{len(left)} pieces are left: run this again")

@@ -21,8 +21,12 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+
+sys.dont_write_bytecode = True  # the source tree stays as it is
+import reality
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]
 SIZES = ["1M", "4M", "16M", "64M"]
@@ -159,8 +163,7 @@ def main():
     parser.add_argument("--report", action="store_true")
     arguments = parser.parse_args()
     arguments.sennit = str(pathlib.Path(arguments.sennit).resolve())
-    lines = arguments.file.read_text().splitlines() if arguments.file.exists() else []
-    entries = [json.loads(line) for line in lines]
+    entries = reality.entries_of(arguments.file)
     done = {(entry["seed"], *entry["cell"]) for entry in entries}
     left = [] if arguments.report else [cell for cell in cells(arguments) if (arguments.seed, *cell) not in done]
     print(f"seed {arguments.seed}; the drawn tree is {' '.join(drawn_tree(arguments.seed))}")
@@ -176,8 +179,7 @@ def main():
             entry["error"] = repr(error)
             print(f"not measured: {cell}: {error!r}")
         longest = max(longest, time.monotonic() - start)
-        with arguments.file.open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        reality.append(arguments.file, entry)
         entries.append(json.loads(json.dumps(entry)))
     if left:
         print(f"{len(left)} cells are left: run this again")

@@ -14,11 +14,15 @@ import argparse
 import ctypes
 import multiprocessing
 import os
+import queue
 import statistics
 import subprocess
+import sys
+import threading
 import time
 
 ID_BYTES = 128
+MOST_SECONDS = 300  # until every rank has told what it measured
 INT32, SUM = 2, 0
 
 
@@ -79,7 +83,7 @@ def counts():
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
 
 
-def run(arguments, number, barrier, page, results):
+def measure(arguments, number, barrier, page, results):
     rank = Rank(arguments, number, barrier, page)
     times = {}
     for _ in range(arguments.rounds):
@@ -108,6 +112,34 @@ def run(arguments, number, barrier, page, results):
         rank.end(comm)
 
 
+def run(arguments, number, barrier, page, results):
+    try:
+        measure(arguments, number, barrier, page, results)
+    except threading.BrokenBarrierError:
+        pass  # the rank that broke it says why
+    except Exception as error:  # whatever it is, the others must not wait for this rank
+        results.put(f"rank {number}: {error}")
+        barrier.abort()
+
+
+def told_by(ranks, results):
+    """What every rank has measured. Ends the program, and with it all ranks, where one has failed."""
+    told, end = [], time.monotonic() + MOST_SECONDS
+    while len(told) < len(ranks):
+        ended = [(number, rank.exitcode) for number, rank in enumerate(ranks) if rank.exitcode]
+        try:
+            told.append(results.get(timeout=1))
+        except queue.Empty:
+            if ended:
+                sys.exit(f"starts.py: rank {ended[0][0]} ended with {ended[0][1]}")
+            if time.monotonic() > end:
+                sys.exit(f"starts.py: not every rank is done after {MOST_SECONDS} s")
+            continue
+        if isinstance(told[-1], str):
+            sys.exit(f"starts.py: {told[-1]}")
+    return told
+
+
 def preloading(folder):
     """Milliseconds that `true` takes longer, in turns with and without."""
     for name in ("libnccl.so.2", "libsennit_pmpi.so", "libsennit_pmpi_large.so"):
@@ -132,12 +164,13 @@ def main():
     arguments = parser.parse_args()
     barrier, page = multiprocessing.Barrier(arguments.ranks), multiprocessing.Array("B", ID_BYTES, lock=False)
     results = multiprocessing.Queue()
-    ranks = [multiprocessing.Process(target=run, args=(arguments, r, barrier, page, results)) for r in range(arguments.ranks)]
+    ranks = [multiprocessing.Process(target=run, args=(arguments, r, barrier, page, results), daemon=True)
+             for r in range(arguments.ranks)]
     for rank in ranks:
         rank.start()
-    told = [results.get(timeout=300) for _ in ranks]
+    told = told_by(ranks, results)
     for rank in ranks:
-        rank.join()
+        rank.join(MOST_SECONDS)
     for what in told[0][0]:
         slowest = [max(of_round) for of_round in zip(*(times[what] for times, _, _ in told))]
         print(f"{what:6} {statistics.median(slowest):8.2f} ms, at most {max(slowest):8.2f}")

@@ -27,7 +27,7 @@
 #include <thread>
 #include <vector>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/index.hpp"
 #include "base/mutex.hpp"
@@ -390,6 +390,22 @@ int measure(const Options& options) {
   return 0;
 }
 
+// What would measure nothing, and looks as if it had, is said.
+Status check(const Options& options) {
+  if (!options.only.empty() &&
+      std::find(std::begin(kNames), std::end(kNames), options.only) == std::end(kNames))
+    return invalid(
+        fmt::format("--only {}: expected one of {}", options.only, fmt::join(kNames, "; ")));
+  if (options.severity != 0 && std::find(std::begin(kSeverities), std::end(kSeverities),
+                                         options.severity) == std::end(kSeverities))
+    return invalid(fmt::format("--severity {}: expected one of {}", options.severity,
+                               fmt::join(kSeverities, ", ")));
+  if (options.least_ranks > options.most_ranks)
+    return invalid(fmt::format("--least-ranks {}: is more than --most-ranks {}",
+                               options.least_ranks, options.most_ranks));
+  return {};
+}
+
 }  // namespace
 }  // namespace sennit::diagnose
 
@@ -424,6 +440,11 @@ int main(int argc, char** argv) {
       "--recordings", options.recordings,
       "each rank's events are recorded and joined, else the simulator's messages are taken");
   command.option("--seed", options.seed, "of all that is random").show_default();
-  command.action([&] { return sennit::diagnose::measure(options); });
+  command.action([&] {
+    const sennit::Status status = sennit::diagnose::check(options);
+    if (status.ok()) return sennit::diagnose::measure(options);
+    fmt::print(stderr, "injections: {}\n", status.text());
+    return 2;
+  });
   return line.run({argv, argv + argc});
 }

@@ -15,6 +15,7 @@
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
 
+#include <climits>
 #include <functional>
 
 #include "perf/peers/peer.hpp"
@@ -48,6 +49,10 @@ class Gloo : public peer::Library {
   void barrier() override {
     gloo::BarrierOptions options(context_);
     gloo::barrier(options);
+  }
+  // Its reduce-scatter counts all blocks together in an int, and everything else in a size_t.
+  size_t most(const std::string& collective) const override {
+    return collective == "reduce_scatter" ? INT_MAX / static_cast<size_t>(ranks()) : SIZE_MAX;
   }
   void max_over_ranks(std::vector<double>* values) override {
     gloo::AllreduceOptions options(context_);

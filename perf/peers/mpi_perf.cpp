@@ -3,6 +3,7 @@
 // it is compiled for: openmpi, mpich or openmpi5.
 #include <mpi.h>
 
+#include <climits>
 #include <functional>
 
 #include "perf/peers/peer.hpp"
@@ -19,6 +20,7 @@ class Mpi : public peer::Library {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+  size_t most(const std::string&) const override { return INT_MAX; }
   void max_over_ranks(std::vector<double>* values) override {
     MPI_Allreduce(MPI_IN_PLACE, values->data(), static_cast<int>(values->size()), MPI_DOUBLE,
                   MPI_MAX, MPI_COMM_WORLD);

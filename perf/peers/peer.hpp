@@ -37,6 +37,8 @@ class Library {
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
   virtual void barrier() = 0;
+  // The largest `count` that its call of this name takes.
+  virtual size_t most(const std::string& collective) const = 0;
   virtual void max_over_ranks(std::vector<double>* values) = 0;
   // False where the library has no such collective. `in` may be overwritten; broadcasts go from
   // rank 0 to `out`.
@@ -102,7 +104,8 @@ inline float element(int rank, size_t i) {
 }
 
 // Measures one collective of a library at all sizes that were asked for. run() is for all ranks of
-// the library; it returns the exit status, which is 1 on all where a checked result was wrong.
+// the library; it returns the exit status, which is 1 on all where a checked result was wrong. A
+// size beyond what the library counts ends the process with status 2, after a line on stderr.
 class Bench {
  public:
   // Both must outlive this.
@@ -147,6 +150,11 @@ class Bench {
     const auto ranks = static_cast<size_t>(library_.ranks());
     const size_t count = bytes / sizeof(float) / (blocks() ? ranks : 1);
     if (count == 0) return 0;
+    if (const size_t most = library_.most(options_.collective); count > most) {
+      std::fprintf(stderr, "%s: %s of %zu bytes: %zu elements, and its calls count up to %zu\n",
+                   library_.name(), options_.collective.c_str(), bytes, count, most);
+      std::exit(2);
+    }
     const size_t total = blocks() ? count * ranks : count;
     std::vector<float> in(options_.collective == "all_gather" ? count : total);
     std::vector<float> out(options_.collective == "reduce_scatter" ? count : total);

@@ -5,8 +5,8 @@
 // NAME,...] [--limit SECONDS] [--ranks MOST]. A cell whose replay needs more processor time than
 // the limit is judged with at most 96 ranks, spread evenly over the same fabric, or with 48, 24,
 // ... of them, and marked so: every cell has a verdict, and the last lines say how many have one
-// "in part". Exit status: 0; 1 where a ratio is off by more than 5%, a replay failed or a cell took
-// too long even with the fewest ranks; 2 for an option that is off.
+// "in part". Exit status: 0; 1 where a ratio is off by more than 5%, a replay failed, a cell took
+// too long even with the fewest ranks or there was none to judge; 2 for an option that is off.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -79,7 +79,7 @@ Outcome cell(const Ground& ground, Collective collective, const Algorithm& algor
     tally->in_part++;
     tally->fewest = std::min(tally->fewest, ground.tree.ranks());
   }
-  const bool off = deviation(ratio) > kWanted;
+  const bool off = !(deviation(ratio) <= kWanted);  // also of what is no number
   tally->off += off;
   fmt::print("{} {:>12.3f} {:>12.3f} {:7.4f}{} {:>10} {:>9} {:6.2f} {:6.2f}\n", what,
              verdict->sennit_s * 1e3, verdict->simgrid_s * 1e3, verdict->ratio(), off ? "*" : " ",
@@ -188,7 +188,9 @@ int run(const Wishes& wishes, const std::vector<uint64_t>& sizes) {
              all.too_long > 0
                  ? fmt::format("{} NOT JUDGED: they took too long; raise --limit", all.too_long)
                  : "none left out");
-  return good ? 0 : 1;
+  if (all.ratios.empty())
+    fmt::print("NOTHING JUDGED: no algorithm that was asked for does a collective that was\n");
+  return good && !all.ratios.empty() ? 0 : 1;
 }
 
 // What is off is said.

@@ -44,6 +44,8 @@ def main():
     parser.add_argument("--seconds", type=int, default=30)
     parser.add_argument("--limit", type=float, default=0.97)
     arguments = parser.parse_args()
+    if arguments.pairs < 1:
+        parser.error(f"--pairs {arguments.pairs}: without a pair nothing is held against the limit")
     ratios, before = [], []
     for turn in range(arguments.pairs):
         pair = {}

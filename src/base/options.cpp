@@ -38,7 +38,7 @@ constexpr auto kOptions = std::to_array<Option>({
     {"SENNIT_DEVICE_IPC", OptionType::flag, "1",
      "0: GPUs of a host do not read one another's memory, but send through the host's"},
     {"SENNIT_DISABLE", OptionType::flag, "0",
-     "1: sennit's libnccl.so.2 sends every call on to NVIDIA's library"},
+     "1: what sennit exec preloads sends every call on, to NVIDIA's library or to MPI"},
     {"SENNIT_DUMP", OptionType::text, "",
      "folder that ranks copy what they did lately to, for sennit diagnose, within SENNIT_WATCH "
      "after SIGUSR2 came, where the program does not handle that itself, or a communicator failed "
@@ -142,14 +142,19 @@ Result<int64_t> to_integer(const Option& option, std::string_view text) {
     if (!bytes) return bytes.status().with_context(std::string(option.name));
     return static_cast<int64_t>(*bytes);
   }
+  // Some 30 years, so that a few of them in nanoseconds, and moments that far away, stay within 64
+  // bits.
+  constexpr int64_t kMostMs = 1'000'000'000'000;
+  const bool is_time = option.type == OptionType::milliseconds;
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 0)
+  if (error != std::errc() || end != text.data() + text.size() || value < 0 ||
+      (is_time && value > kMostMs)) {
+    const std::string number =
+        is_time ? fmt::format("a number of milliseconds, of {} at most", kMostMs) : "a number";
     return invalid(fmt::format("{}={}: expected {}", option.name, text,
-                               option.type == OptionType::flag ? "0 or 1"
-                               : option.type == OptionType::milliseconds
-                                   ? "a number of milliseconds"
-                                   : "a number"));
+                               option.type == OptionType::flag ? "0 or 1" : number));
+  }
   if (option.type == OptionType::flag && value > 1)
     return invalid(fmt::format("{}={}: expected 0 or 1", option.name, text));
   return value;

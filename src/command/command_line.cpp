@@ -100,7 +100,12 @@ Argument Argument::needs(const Argument& other) const {
 }
 bool Argument::given() const { return option_->count() > 0; }
 std::string Argument::name() const { return option_->get_name(); }
-std::vector<std::string> Argument::texts() const { return option_->results(); }
+std::vector<std::string> Argument::texts() const {
+  std::vector<std::string> words = option_->results();
+  // A word that may be left out, and was, is an empty one among these.
+  if (option_->get_expected_min() == 0) std::erase(words, "");
+  return words;
+}
 
 template <class Value>
 Argument Command::option(const std::string& names, Value& value, const std::string& help) const {
@@ -185,9 +190,11 @@ int CommandLine::run(const std::vector<const char*>& arguments) {
     std::fprintf(stderr, "sennit: the system refused: %s\n", error.what());
     return 3;
   }
+  // errno is no longer that of an earlier write that failed.
+  errno = 0;
   if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
-    std::fprintf(stderr, "sennit: standard output could not be written: %s\n",
-                 std::strerror(errno));
+    std::fprintf(stderr, "sennit: standard output could not be written%s%s\n",
+                 errno != 0 ? ": " : "", errno != 0 ? std::strerror(errno) : "");
     return exit_code_ == 0 ? 1 : exit_code_;
   }
   return exit_code_;

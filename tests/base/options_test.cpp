@@ -35,6 +35,23 @@ TEST(Options, SizesAreReadAndWritten) {
   EXPECT_EQ(sennit::format_bytes(1536), "1.5 KiB");
 }
 
+// What is meant to be for ever would be over at once where moments wrap around.
+TEST(Options, TimesAreSmallEnoughForSumsAndNanoseconds) {
+  for (const char* name : {"SENNIT_ARRIVAL_TIMEOUT", "SENNIT_HEARTBEAT_TIMEOUT", "SENNIT_STALL"}) {
+    setenv(name, "1000000000000", 1);
+    EXPECT_TRUE(sennit::check_options().ok()) << sennit::check_options().text();
+    EXPECT_EQ(sennit::option_integer(name), 1'000'000'000'000);
+    for (const char* wrong :
+         {"1000000000001", "9223372036854775807", "9223372036854775808", "-1", "5s", "1e3"}) {
+      setenv(name, wrong, 1);
+      EXPECT_EQ(sennit::check_options().text(),
+                fmt::format("{}={}: expected a number of milliseconds, of 1000000000000 at most",
+                            name, wrong));
+    }
+    unsetenv(name);
+  }
+}
+
 TEST(Options, UnknownNamesGetTheNearest) {
   setenv("SENNIT_TRANSPORT", "tcp", 1);
   const sennit::Status status = sennit::check_options();

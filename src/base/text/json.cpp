@@ -14,9 +14,11 @@ bool is_shallow(std::string_view json) {
       for (at++; at < json.size() && json[at] != '"'; at++)
         if (json[at] == '\\') at++;
     } else if (c == '/' && at + 1 < json.size()) {
-      // A comment, which some texts may have; elsewhere this is no JSON.
+      // A comment, which some texts may have; elsewhere this is no JSON. The parser ends one of a
+      // line at any of these.
+      constexpr std::string_view kLineEnds("\n\r\0", 3);
       const bool block = json[at + 1] == '*';
-      at = json.find(block ? "*/" : "\n", at + 2);
+      at = block ? json.find("*/", at + 2) : json.find_first_of(kLineEnds, at + 2);
       if (at == std::string_view::npos) break;
       at += block;
     } else if (c == '[' || c == '{') {

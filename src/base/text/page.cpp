@@ -112,7 +112,9 @@ std::string svg_picture(double width, double height, const std::string& elements
 
 std::string BarChart::draw() const {
   std::string text;
-  const auto length = [&](double amount) { return std::min(amount, most) / most * width; };
+  const auto length = [&](double amount) {
+    return most > 0 && amount > 0 ? std::min(amount, most) / most * width : 0;
+  };
   for (size_t i = 0; i < bars.size(); i++) {
     const Bar& bar = bars[i];
     const double y = top + row * static_cast<double>(i) + gap / 2, base = y + (row - gap) / 2 + 5;
@@ -138,8 +140,9 @@ std::string BarChart::draw() const {
 }
 
 double Axis::part(double value) const {
-  return logarithmic ? std::log(value / least) / std::log(most / least)
-                     : (value - least) / (most - least);
+  const double part = logarithmic ? std::log(value / least) / std::log(most / least)
+                                  : (value - least) / (most - least);
+  return std::isfinite(part) ? part : 0;
 }
 
 std::string LineChart::draw() const {

@@ -42,7 +42,8 @@ struct Bar {
 // Horizontal bars on one scale, one below the other from `top`.
 struct BarChart {
   std::vector<Bar> bars;
-  double most = 1;        // the amount whose bar is as long as `width`; longer ones end in an arrow
+  // The amount whose bar is as long as `width`; longer ones end in an arrow. 0: none has a length.
+  double most = 1;
   double mark = 0;        // the amount at which a line crosses all of them; 0: none
   std::string mark_says;  // where a pointer rests on that line
   double top = 0, labels = 300, width = 460, row = 26, gap = 8;
@@ -56,7 +57,8 @@ struct Axis {
   double least = 0, most = 1;
   bool logarithmic = false;
   std::vector<std::pair<double, std::string>> ticks;  // an empty label: only its line
-  // The part of the way from `least` to `most` at which a value lies.
+  // The part of the way from `least` to `most` at which a value lies. What has no place, as where
+  // these are the same, lies at the beginning.
   double part(double value) const;
 };
 

@@ -8,11 +8,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <thread>
 
 #include <fmt/core.h>
 
 #include "base/options.hpp"
+#include "base/process/run_together.hpp"
 #include "command/bench/bench.hpp"
 #include "command/commands.hpp"
 
@@ -183,19 +183,20 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
     report = std::move(opened).value();
   }
   std::vector<int> results(static_cast<size_t>(options.threads), 0);
-  std::vector<std::thread> threads;
-  for (int i = 0; i < options.threads; i++) {
+  const auto run = [&](size_t i) {
     BootstrapOptions bootstrap = process;
-    bootstrap.rank = process.rank * options.threads + i;
+    bootstrap.rank = process.rank * options.threads + static_cast<int>(i);
     bootstrap.size = process.size * options.threads;
-    if (options.threads == 1)
-      results[0] = run_rank(options, std::move(bootstrap), report.get());
-    else
-      threads.emplace_back([&, i, b = std::move(bootstrap)] {
-        results[static_cast<size_t>(i)] = run_rank(options, b, report.get());
-      });
+    results[i] = run_rank(options, std::move(bootstrap), report.get());
+  };
+  if (options.threads == 1)
+    run(0);
+  else
+    run_together(results.size(), run);
+  if (const Status json = report ? report->json_status() : Status(); !json.ok()) {
+    fmt::print(stderr, "sennit bench: {}\n", json.text());
+    results.push_back(exit_status(json));
   }
-  for (std::thread& thread : threads) thread.join();
   return *std::max_element(results.begin(), results.end());
 }
 
@@ -253,8 +254,7 @@ void add_options(const Command& command, Arguments* a) {
       .option("--memory", a->memory,
               "sennit: memory that peers on this host read in place; registered: the same, the "
               "user's own; malloc: any; device: a CUDA device's, the ranks of a host taking its "
-              "devices in "
-              "turn")
+              "devices in turn")
       .show_default();
   command.option("-J,--json,--output_file", a->json,
                  "one object per line into this file; -: standard output");

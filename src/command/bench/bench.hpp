@@ -108,6 +108,8 @@ class Report {
   virtual void add(const Measurement& measurement) = 0;
   // `footprint`: what rank 0 cost: start-up, messages, connections, memory.
   virtual void end(const std::string& footprint) = 0;
+  // Whether the JSON could be written; the table is main()'s to look after.
+  virtual Status json_status() const = 0;
 };
 // Opens options.json. Where JSON takes standard output, the table goes to standard error.
 Result<std::unique_ptr<Report>> open_report(const Options& options);

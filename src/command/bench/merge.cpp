@@ -14,7 +14,7 @@ namespace {
 // "sennit: rank 3: error: text" -> "sennit: ", 3, "error: text". False where the line is not an
 // error.
 bool parse(std::string_view line, std::string* program, int* rank, std::string* text) {
-  for (const std::string_view name : {"sennit: ", "sennit bench: "}) {
+  for (const std::string_view name : {"sennit: ", "sennit bench: ", "sennit tune: "}) {
     if (!line.starts_with(name) || !line.substr(name.size()).starts_with("rank ")) continue;
     const std::string_view rest = line.substr(name.size() + 5);
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), *rank);

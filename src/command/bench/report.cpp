@@ -110,6 +110,8 @@ class TableAndJson : public Report {
     std::fflush(table_);
   }
 
+  Status json_status() const override { return json_status_; }
+
  private:
   std::string times_text(const Case& c, const Times* times) {
     if (!times) return fmt::format(" {:>8} {:>7} {:>7} {:>6}", "N/A", "N/A", "N/A", "N/A");
@@ -151,13 +153,19 @@ class TableAndJson : public Report {
     line["predicted_us"] = or_null(m.predicted_us);
     line["iterations"] = options_.iterations;
     line["in_place"] = m.in_place ? figures(m, *m.in_place) : nlohmann::json();
-    fmt::print(json_, "{}\n", json_to_text(line));
-    std::fflush(json_);
+    const std::string text = json_to_text(line) + "\n";
+    if (std::fwrite(text.data(), 1, text.size(), json_) == text.size() && std::fflush(json_) == 0)
+      return;
+    const int error = errno;
+    if (json_status_.ok())
+      json_status_ = {SENNIT_INTERNAL, fmt::format("--json {}: cannot be written: {}",
+                                                   options_.json, std::strerror(error))};
   }
 
   const Options& options_;
   FILE* const json_;
   FILE* const table_;
+  Status json_status_;  // the first error
   uint64_t wrong_ = 0;
   double busbw_sum_ = 0;
   int busbw_count_ = 0;

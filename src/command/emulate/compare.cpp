@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -44,7 +45,11 @@ Result<SizeRange> parse_range(const std::string& text) {
   SizeRange range;
   range.first = parts[0];
   range.last = parts.size() > 1 ? parts[1] : parts[0];
-  if (parts.size() > 2) range.factor = std::atof(parts[2].c_str());
+  if (parts.size() > 2) {
+    const char* const end = parts[2].data() + parts[2].size();
+    const auto [rest, error] = std::from_chars(parts[2].data(), end, range.factor);
+    if (error != std::errc() || rest != end || std::isinf(range.factor)) range.factor = 0;
+  }
   const Result<uint64_t> first = parse_bytes(range.first), last = parse_bytes(range.last);
   if (!first) return first.status().with_context("--sizes");
   if (!last) return last.status().with_context("--sizes");
@@ -89,7 +94,9 @@ class Measuring {
           for (const SizeRange& range : ranges)
             if (!interrupted_) SENNIT_RETURN_IF_ERROR(turn(round, order, collective, range));
     fmt::print("\n{}", comparison_.table());
-    return interrupted_ ? interrupted_ : worst_;
+    const bool whole = finish_record(&record_, options_);
+    if (interrupted_) return interrupted_;
+    return whole ? worst_ : std::max(worst_, kUnwritten);
   }
 
  private:
@@ -115,8 +122,8 @@ class Measuring {
       std::string output;
       const Result<int> status = run_library(what, order, collective, range, &output);
       if (!status) return status.status();
-      if (*status == 128 + SIGINT || *status == 128 + SIGTERM || *status == 128 + SIGHUP)
-        interrupted_ = *status;
+      for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT})
+        if (*status == 128 + signal) interrupted_ = *status;
       if (interrupted_) return {};
       if (*status != 0) {
         complain(what, order, collective, *status);
@@ -304,6 +311,18 @@ Result<std::vector<SizeRange>> parse_ranges(const CompareOptions& options) {
   return ranges;
 }
 
+Status check_orders(const Tree& tree, const CompareOptions& options) {
+  for (const std::string& order : options.orders)
+    SENNIT_RETURN_IF_ERROR(place_ranks(tree, options.run.ranks_per_host, order).status());
+  return {};
+}
+
+bool finish_record(std::ofstream* record, const CompareOptions& options) {
+  if (!record->is_open() || record->flush()) return true;
+  fmt::print(stderr, "sennit: emulate: --json {}: cannot write all of it\n", options.json);
+  return false;
+}
+
 Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree) {
   const Result<Collective> parsed = parse_collective(collective);
   if (!parsed) return parsed.status();
@@ -389,6 +408,7 @@ Result<int> compare(const Instance& instance, const CompareOptions& given) {
         instance.name, instance.tree.rails));
   const Result<std::vector<SizeRange>> ranges = parse_ranges(given);
   if (!ranges) return ranges.status();
+  SENNIT_RETURN_IF_ERROR(check_orders(instance.tree, given));
   CompareOptions options = given;
   Result<std::string> left_out = leave_out_missing(&options.libraries);
   if (!left_out) return left_out.status();

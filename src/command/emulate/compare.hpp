@@ -6,6 +6,7 @@
 // and a peer's "setting".
 #pragma once
 
+#include <fstream>
 #include <map>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@ inline constexpr const char* kSimulated = "sennit, simulated";
 // The shapers let a burst pass, so times of smaller messages say nothing about a bound that counts
 // bytes on links.
 inline constexpr uint64_t kShapedBytes = 1'000'000;
+inline constexpr int kMostRounds = 1000;
 
 // What was asked for on the command line.
 struct CompareOptions {
@@ -103,10 +105,14 @@ struct SizeRange {
 };
 // and checks the collectives
 Result<std::vector<SizeRange>> parse_ranges(const CompareOptions& options);
+Status check_orders(const Tree& tree, const CompareOptions& options);
+inline constexpr int kUnwritten = 1;  // the exit status then
+// False, and said, where not all of the record could be written. True where there is none.
+bool finish_record(std::ofstream* record, const CompareOptions& options);
 Result<Request> make_request(const std::string& collective, uint64_t bytes, const TierTree& tree);
 nlohmann::json about(const Tree& tree, const CompareOptions& options);  // the record's first line
 
-// One self-contained page.
+// One self-contained page. An error where the record's first line lacks what a page shows.
 Result<std::string> report_page(const Comparison& comparison);
 
 }  // namespace sennit::emulate

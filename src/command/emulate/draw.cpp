@@ -145,7 +145,8 @@ std::string draw_curves(const Comparison& comparison, const std::string& collect
   std::vector<std::string> orders;
   double least = 1e300, most = 0, smallest = 1e300, largest = 0;
   for (const Point& point : comparison.points) {
-    if (point.collective != collective) continue;
+    // What was less than an element for each rank is of 0 bytes, which have no logarithm.
+    if (point.collective != collective || point.bytes == 0) continue;
     if (by_order[point.order].empty()) orders.push_back(point.order);
     by_order[point.order].push_back(&point);
     smallest = std::min(smallest, static_cast<double>(point.bytes));

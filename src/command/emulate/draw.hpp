@@ -17,7 +17,7 @@ std::string shown(const std::string& library);
 const char* color_class(const std::string& library);
 
 // Switches, hosts and links with their rates, and under each host the ranks that every order puts
-// there.
+// there. Throws where the record's first line does not say all that.
 std::string draw_tree(const nlohmann::json& about);
 // Times of one collective and size, one bar per order and library, the bound as a line.
 std::string draw_bars(const std::vector<const Point*>& orders);

@@ -53,17 +53,16 @@ class TreePicture {
     if (spine) boxes += node(root_, 8, 120, "spine", "switch");
     for (size_t p = 0; p < pods_.size(); p++) {
       lines += link(root_, 38, pods_[p].x, pod_y, pods_[p].rate, fastest_);
-      boxes += node(pods_[p].x, pod_y, 96, about_["pods"][p]["name"], "switch");
+      boxes += node(pods_[p].x, pod_y, 96, of("pods", p, "name"), "switch");
       labels += rate_label(pods_[p], pod_y, pods_.size());
     }
     for (size_t r = 0; r < racks_.size(); r++) {
-      const double from_x =
-          pods_.empty() ? root_ : pods_[about_["racks"][r]["pod"].get<size_t>()].x;
+      const double from_x = pods_.empty() ? root_ : pods_[pod_of(r)].x;
       if (spine)
         lines += link(from_x, pods_.empty() ? 38 : pod_y + 30, racks_[r].x, rack_y, racks_[r].rate,
                       fastest_);
       boxes += node(racks_[r].x, rack_y, std::min(96.0, spacing_of_racks() - 8),
-                    about_["racks"][r]["name"], "switch");
+                    of("racks", r, "name"), "switch");
       if (spine) labels += rate_label(racks_[r], rack_y, racks_.size());
     }
     double bottom = host_y;
@@ -71,8 +70,8 @@ class TreePicture {
       for (size_t h = 0; h < hosts_.size(); h++) {
         lines +=
             link(racks_[rack_of(h)].x, rack_y + 30, hosts_[h].x, host_y, hosts_[h].rate, fastest_);
-        boxes += node(hosts_[h].x, host_y, std::min(72.0, spacing_ - 6), about_["hosts"][h]["name"],
-                      "host");
+        boxes +=
+            node(hosts_[h].x, host_y, std::min(72.0, spacing_ - 6), of("hosts", h, "name"), "host");
       }
       labels += fmt::format("<text class='tick' text-anchor='end' x='{:.0f}' y='{:.0f}'>{}</text>",
                             kLeft - 16, host_y - 30, nic_text());
@@ -88,7 +87,17 @@ class TreePicture {
   }
 
  private:
-  size_t rack_of(size_t host) const { return about_["hosts"][host]["rack"].get<size_t>(); }
+  // These throw where the record, which anybody may have written, has no such part.
+  const json& of(const char* list, size_t part, const char* key) const {
+    return about_.at(list).at(part).at(key);
+  }
+  size_t index_into(const char* list, const json& index) const {
+    const size_t part = index;
+    static_cast<void>(about_.at(list).at(part));
+    return part;
+  }
+  size_t rack_of(size_t host) const { return index_into("racks", of("hosts", host, "rack")); }
+  size_t pod_of(size_t rack) const { return index_into("pods", of("racks", rack, "pod")); }
   size_t hosts_of_rack(size_t rack) const {
     size_t n = 0;
     for (size_t h = 0; h < hosts_.size(); h++) n += rack_of(h) == rack;
@@ -99,6 +108,7 @@ class TreePicture {
   }
 
   void place() {
+    index_into("hosts", 0);  // else there is nothing to draw
     const double columns = static_cast<double>(one_by_one_ ? hosts_.size() : racks_.size());
     // Hosts of a rack stand together: half a column more between racks.
     spacing_ = (kWidth - kLeft - kRight) /
@@ -106,7 +116,7 @@ class TreePicture {
     std::vector<double> first(racks_.size(), -1), last(racks_.size(), -1);
     for (size_t h = 0; h < hosts_.size(); h++) {
       const size_t rack = rack_of(h);
-      hosts_[h].rate = about_["hosts"][h]["bits_per_s"];
+      hosts_[h].rate = of("hosts", h, "bits_per_s");
       const double column = one_by_one_ ? static_cast<double>(h) + 0.5 * static_cast<double>(rack)
                                         : static_cast<double>(rack);
       hosts_[h].x = kLeft + spacing_ * (column + 0.5);
@@ -118,17 +128,17 @@ class TreePicture {
     std::vector<int> racks_of_pod(pods_.size());
     for (size_t r = 0; r < racks_.size(); r++) {
       racks_[r].x = (first[r] + last[r]) / 2;
-      racks_[r].rate = about_["racks"][r]["bits_per_s"];
+      racks_[r].rate = of("racks", r, "bits_per_s");
       fastest_ = std::max(fastest_, racks_[r].rate);
       if (pods_.empty()) continue;
-      const auto pod = about_["racks"][r]["pod"].get<size_t>();
+      const size_t pod = pod_of(r);
       pods_[pod].x += racks_[r].x;
       pods_[pod].below += racks_[r].rate;
       racks_of_pod[pod]++;
     }
     for (size_t p = 0; p < pods_.size(); p++) {
       pods_[p].x /= std::max(1, racks_of_pod[p]);
-      pods_[p].rate = about_["pods"][p]["bits_per_s"];
+      pods_[p].rate = of("pods", p, "bits_per_s");
       fastest_ = std::max(fastest_, pods_[p].rate);
     }
     root_ = (hosts_.front().x + hosts_.back().x) / 2;
@@ -153,13 +163,13 @@ class TreePicture {
   // Which ranks every order puts on a host.
   std::string ranks(double y, double* bottom) const {
     std::string text;
-    for (const std::string order : about_["orders"]) {
-      const json& places = about_["places"][order];
+    for (const std::string order : about_.at("orders")) {
+      const json& places = about_.at("places").at(order);
       text += fmt::format("<text class='label' text-anchor='end' x='{:.0f}' y='{:.0f}'>{}</text>",
                           kLeft - 16, y, escape(order));
       std::vector<std::string> on(hosts_.size());
       for (size_t rank = 0; rank < places.size(); rank++) {
-        std::string& list = on[places[rank].get<size_t>()];
+        std::string& list = on[index_into("hosts", places.at(rank))];
         list += (list.empty() ? "" : ",") + std::to_string(rank);
       }
       for (size_t h = 0; h < hosts_.size(); h++)

@@ -241,7 +241,7 @@ void add_compare(const Command& emulate, Options* options) {
        "all_reduce, all_gather, reduce_scatter, broadcast, all_to_all");
   list("--sizes", &compare_options->sizes, "SIZE or FIRST:LAST:FACTOR");
   command.option("--rounds", compare_options->rounds, "times that each library has its turn")
-      .within(1, 1000)
+      .within(1, kMostRounds)
       .show_default();
   command.option("--iterations", compare_options->iterations,
                  "per turn and size (default: 50 up to 1 MiB, 3 above)");

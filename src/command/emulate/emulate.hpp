@@ -160,10 +160,14 @@ Status gain_privilege();
 Result<Instance> create(const std::string& name, const Tree& tree);
 Status detach(Instance* instance);
 Result<Instance> find(const std::string& name);
+// Not found: its state file is there, but its maker has not brought up all hosts yet.
+Status check_up(const Instance& instance);
 Result<std::vector<Instance>> list();
 // enters the user namespace of an instance that has its own
 Status join_owner(const Instance& instance);
-void destroy(const Instance& instance);  // kills the keeper, waits for it, removes the state file
+// Kills the keeper, waits for it, and removes the state file, unless another tree has the name by
+// then. Takes the lock where it is free within half a second; else the file stays for create().
+void destroy(const Instance& instance);
 // Whether only this user can have put there what lies in that folder, which need not exist.
 Status check_private(const std::string& folder);
 // Holds off all others who choose a name, or change what the state files say, while this object
@@ -174,8 +178,11 @@ class StateLock {
   StateLock(const StateLock&) = delete;
   ~StateLock();
   Status take();
+  bool take_soon();  // for clean-up, which must not hang: gives up after half a second
 
  private:
+  Status open_file(std::string* path);
+
   int fd_ = -1;
 };
 // Writes down what find() will say. Of a tree that others may change, too, only under the lock.

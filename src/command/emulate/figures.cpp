@@ -23,7 +23,7 @@ bool quicker(const Series& a, const Series& b) {
   return !std::isnan(time) && (std::isnan(other) || time < other);
 }
 
-// What a line says, in the series of its setting.
+// What a line says, in the series of its setting. Nothing takes no time: that is none.
 void take_time(const nlohmann::json& line, std::vector<Series>* all) {
   const std::string setting = line.value("setting", "");
   auto series =
@@ -32,7 +32,8 @@ void take_time(const nlohmann::json& line, std::vector<Series>* all) {
   const size_t round = line.at("round");
   std::vector<double>& times = series->time_us;
   if (times.size() <= round) times.resize(round + 1, std::nan(""));
-  if (line.at("time_us").is_number()) times[round] = line["time_us"];
+  const nlohmann::json& time = line.at("time_us");
+  if (time.is_number() && time > 0) times[round] = time;
 }
 
 }  // namespace
@@ -108,10 +109,15 @@ Result<Comparison> Comparison::read(const std::string& file) {
       const nlohmann::json line = parse_json(text);
       if (line.is_discarded())
         return invalid(fmt::format("{}:{}: not a line of JSON", file, number));
-      if (number == 1)
+      if (number == 1) {
         comparison.about = line;
-      else
-        comparison.add(line);
+        continue;
+      }
+      const int64_t round = line.at("round");
+      if (round < 0 || round >= kMostRounds)
+        return invalid(fmt::format("{}:{}: round {}: expected one from 0 to {}", file, number,
+                                   round, kMostRounds - 1));
+      comparison.add(line);
     } catch (const nlohmann::json::exception& error) {
       return invalid(
           fmt::format("{}:{}: not a line of a comparison: {}", file, number, error.what()));

@@ -3,8 +3,8 @@
 //
 // State files lie in /run/sennit (root) or $XDG_RUNTIME_DIR/sennit, one JSON object each; an
 // instance whose keeper is gone counts as not there. A lock file serialises the choice of a name
-// and of an address range. What a state file says is done by its reader, with the reader's rights,
-// so nobody else may be able to write there.
+// and of an address range, and what is removed. What a state file says is done by its reader, with
+// the reader's rights, so nobody else may be able to write there.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/file.h>
@@ -41,6 +41,8 @@ constexpr int kFirstSubnet = 77, kLastSubnet = 250;
 // For a keeper that was killed: ten seconds in all.
 constexpr int kLooksAtKeeper = 2000;
 constexpr useconds_t kBetweenLooksUs = 5000;
+constexpr int kTriesForLock = 10;
+constexpr useconds_t kBetweenTriesUs = 50'000;
 
 // The user whose instances these are: that of the outside, also where we are root of a user
 // namespace.
@@ -172,14 +174,34 @@ Instance from_json(const json& object) {  // throws on anything malformed; caugh
   return instance;
 }
 
+// Of all state files, also those whose keepers are gone.
+std::vector<std::string> known_names() {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(state_folder(), error))
+    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
+  return names;
+}
+
+// Under the lock only: without it somebody may just have written the file anew.
+void remove_dead(const std::string& name) {
+  std::error_code ignored;
+  if (!find(name)) fs::remove(state_file(name), ignored);
+}
+
 // Closes everything but `keep` and gives the standard streams to /dev/null.
 void let_go_of_files(int keep) {
-  constexpr int kMostOpen = 1024;  // the usual limit; the command opens a few dozen
   const int null = open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= STDERR_FILENO; fd++) dup2(null, fd);
   close(null);
-  for (int fd = STDERR_FILENO + 1; fd < kMostOpen; fd++)
-    if (fd != keep) close(fd);
+  std::vector<int> others;
+  std::error_code failed;
+  for (fs::directory_iterator entry("/proc/self/fd", failed);
+       !failed && entry != fs::directory_iterator(); entry.increment(failed))
+    others.push_back(std::atoi(entry->path().filename().c_str()));
+  if (failed) _exit(1);  // with the lock open, it would hold off all others while it lives
+  for (const int fd : others)
+    if (fd > STDERR_FILENO && fd != keep) close(fd);
 }
 
 // Dies with its maker, until a first byte says otherwise; then never returns.
@@ -275,18 +297,35 @@ Status check_private(const std::string& folder) {
                       folder, wrong)};
 }
 
-Status StateLock::take() {
+Status StateLock::open_file(std::string* path) {
   const std::string folder = state_folder();
   std::error_code error;
   fs::create_directories(fs::path(folder).parent_path(), error);  // mkdir tells why it cannot be
   if (mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST)
     return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", folder, std::strerror(errno))};
   SENNIT_RETURN_IF_ERROR(check_private(folder));
-  const std::string path = folder + "/lock";
-  fd_ = open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd_ < 0 || flock(fd_, LOCK_EX) != 0)
+  *path = folder + "/lock";
+  fd_ = open(path->c_str(), O_CREAT | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd_ < 0) return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", *path, std::strerror(errno))};
+  return {};
+}
+
+Status StateLock::take() {
+  std::string path;
+  SENNIT_RETURN_IF_ERROR(open_file(&path));
+  if (flock(fd_, LOCK_EX) != 0)
     return {SENNIT_UNSUPPORTED, fmt::format("{}: {}", path, std::strerror(errno))};
   return {};
+}
+
+bool StateLock::take_soon() {
+  std::string path;
+  if (!open_file(&path).ok()) return false;
+  for (int i = 0; i < kTriesForLock; i++) {
+    if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+    usleep(kBetweenTriesUs);
+  }
+  return false;
 }
 
 StateLock::~StateLock() {
@@ -311,6 +350,7 @@ Result<Instance> create(const std::string& name, const Tree& tree) {
   signal(SIGPIPE, SIG_IGN);  // of `ip` and `tc` that end early
   std::optional<StateLock> lock(std::in_place);
   SENNIT_RETURN_IF_ERROR(lock->take());
+  for (const std::string& known : known_names()) remove_dead(known);
   Instance instance{.name = name,
                     .keeper = 0,
                     .keeper_start = 0,
@@ -372,21 +412,24 @@ Result<Instance> find(const std::string& name) {
     if (alive(instance)) return instance;
   } catch (const json::exception&) {
   }
-  std::error_code ignored;
-  fs::remove(state_file(name), ignored);
   return Status(
       SENNIT_NOT_FOUND,
       fmt::format("no emulated fabric '{}' is up any more; `sennit emulate up` makes one", name));
 }
 
+Status check_up(const Instance& instance) {
+  for (const Host& host : instance.tree.hosts)
+    if (host.holder == 0)
+      return {
+          SENNIT_NOT_FOUND,
+          fmt::format("'{}' is not up yet; `sennit emulate up` says when it is", instance.name)};
+  return {};
+}
+
 Result<std::vector<Instance>> list() {
   SENNIT_RETURN_IF_ERROR(check_private(state_folder()));
   std::vector<Instance> instances;
-  std::error_code error;
-  std::vector<std::string> names;
-  for (const fs::directory_entry& entry : fs::directory_iterator(state_folder(), error))
-    if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
-  for (const std::string& name : names)
+  for (const std::string& name : known_names())
     if (Result<Instance> instance = find(name)) instances.push_back(std::move(*instance));
   return instances;
 }
@@ -444,8 +487,9 @@ void destroy(const Instance& instance) {
     waitpid(instance.keeper, nullptr, 0);  // where it is our child
     for (int i = 0; i < kLooksAtKeeper && alive(instance); i++) usleep(kBetweenLooksUs);
   }
-  std::error_code ignored;
-  fs::remove(state_file(instance.name), ignored);
+  // Whoever holds it may be stopped. Without it the file stays, until somebody brings up a tree.
+  StateLock lock;
+  if (lock.take_soon()) remove_dead(instance.name);
 }
 
 }  // namespace sennit::emulate

@@ -170,9 +170,8 @@ std::string caption(const nlohmann::json& about) {
       escape(about.at("about")));
 }
 
-}  // namespace
-
-Result<std::string> report_page(const Comparison& comparison) {
+// Throws where the record's first line lacks what a page shows.
+Result<std::string> page_of(const Comparison& comparison) {
   std::vector<std::string> collectives;
   for (const Point& point : comparison.points)
     if (std::find(collectives.begin(), collectives.end(), point.collective) == collectives.end())
@@ -219,6 +218,19 @@ Result<std::string> report_page(const Comparison& comparison) {
   return html_page(marked ? "Collectives on an oversubscribed tree, simulated"
                           : "Collectives on an oversubscribed tree",
                    caption(comparison.about), body, kStyle);
+}
+
+}  // namespace
+
+Result<std::string> report_page(const Comparison& comparison) {
+  try {
+    return page_of(comparison);
+  } catch (const nlohmann::json::exception& error) {
+    return invalid(
+        fmt::format("the first line of the record is not one that this release of "
+                    "`sennit emulate compare` writes: {}",
+                    error.what()));
+  }
 }
 
 }  // namespace sennit::emulate

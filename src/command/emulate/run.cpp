@@ -216,6 +216,7 @@ Result<int> with_instance(const std::string& name, const Action& action) {
                         instance.status().text() +
                             "; or give this command a tree (--racks, --hosts, ...)")
                : instance.status();
+  SENNIT_RETURN_IF_ERROR(check_up(*instance));
   return action(*instance);
 }
 

@@ -10,6 +10,7 @@
 #include "base/options.hpp"
 #include "base/text/json.hpp"
 #include "collectives/algorithm.hpp"
+#include "command/bench/bench.hpp"
 #include "command/emulate/compare.hpp"
 #include "plan/planner.hpp"
 #include "simulate/simulate.hpp"
@@ -119,6 +120,15 @@ Status check(const CompareOptions& options) {
   return check_options();
 }
 
+// Those at which `sennit bench` would measure.
+std::vector<uint64_t> sizes_of(const SizeRange& range) {
+  bench::Options options;
+  options.min_bytes = range.first_bytes;
+  options.max_bytes = range.last_bytes;
+  options.factor = range.factor;
+  return bench::sizes(options);
+}
+
 std::string peers_text(const CompareOptions& options) {
   std::string peers;
   for (const std::string& library : options.libraries)
@@ -139,6 +149,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
   const Result<std::vector<SizeRange>> ranges = parse_ranges(options);
   if (!ranges) return ranges.status();
   SENNIT_RETURN_IF_ERROR(check(options));
+  SENNIT_RETURN_IF_ERROR(check_orders(tree, options));
 
   Comparison comparison;
   comparison.about = about(tree, options);
@@ -162,10 +173,8 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
     if (!tiers) return tiers.status();
     for (const std::string& collective : options.collectives)
       for (const SizeRange& range : *ranges)
-        for (double bytes = static_cast<double>(range.first_bytes);
-             bytes <= static_cast<double>(range.last_bytes); bytes *= range.factor) {
-          const Result<Request> request =
-              make_request(collective, static_cast<uint64_t>(bytes), *tiers);
+        for (const uint64_t bytes : sizes_of(range)) {
+          const Result<Request> request = make_request(collective, bytes, *tiers);
           if (!request) return request.status();
           if (request->count == 0) continue;  // less than an element per rank
           Result<json> line = simulate_point(collective, *request, *tiers, run);
@@ -176,7 +185,7 @@ Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
         }
   }
   fmt::print("{}", comparison.table());
-  return 0;
+  return finish_record(&record, options) ? 0 : kUnwritten;
 }
 
 }  // namespace sennit::emulate

@@ -17,6 +17,8 @@ namespace {
 constexpr uint64_t kLeastBytesPerS = 10'000, kMostBytesPerS = 100'000'000'000;
 // each costs kernel memory and time, and one machine carries them all
 constexpr int kMostHosts = 1000;
+// What all hosts together may send.
+constexpr uint64_t kMostUplinkBytesPerS = kMostHosts * kMostBytesPerS;
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> parts;
@@ -75,14 +77,26 @@ Result<std::vector<int>> parse_pods(const std::string& text, int racks) {
       sizes.push_back(racks * (pod + 1) / pods - racks * pod / pods);
     return sizes;
   }
-  if (std::accumulate(parsed->begin(), parsed->end(), 0) != racks)
+  if (std::accumulate(parsed->begin(), parsed->end(), int64_t{0}) != racks)
     return invalid(
         fmt::format("--pods {}: the racks of the pods do not add up to {}", text, racks));
   return parsed;
 }
 
-// Rates are whole numbers of bytes/s, as in the fabric file.
-uint64_t whole_bytes(double bits_per_s) { return static_cast<uint64_t>(bits_per_s / 8) * 8; }
+// What a rack or a pod has left of the rates below it. Rates are whole numbers of bytes/s, as in
+// the fabric file; one of less than a link can have would be no link at all.
+Result<uint64_t> uplink_rate(double below_bits_per_s, double ratio, const std::string& name,
+                             const TreeOptions& options) {
+  const double bytes_per_s = below_bits_per_s / ratio / 8;
+  if (bytes_per_s >= static_cast<double>(kLeastBytesPerS) &&
+      bytes_per_s <= static_cast<double>(kMostUplinkBytesPerS))
+    return static_cast<uint64_t>(bytes_per_s) * 8;
+  return invalid(
+      fmt::format("--oversubscription {}: the uplink of {} would have {:.3g} bit/s, and it takes "
+                  "from {} to {}",
+                  options.oversubscription, name, bytes_per_s * 8, kLeastBytesPerS * 8,
+                  kMostUplinkBytesPerS * 8));
+}
 
 Status check_rails(int rails, int64_t hosts) {
   if (rails < 1 || rails > kMostRails)
@@ -127,17 +141,22 @@ Status set_rates(const TreeOptions& options, Tree* tree) {
     if (!rates) return rates.status();
     pod_uplinks = *rates;
   }
-  const bool rack_is_root = !tree->has_spine();
+  if (!tree->has_spine()) return {};  // the rack is the root
+  const auto set_uplink = [&](Switch* of, const std::vector<uint64_t>& given, size_t number,
+                              double load, double ratio) -> Status {
+    const Result<uint64_t> rate =
+        given.empty() ? uplink_rate(load, ratio, of->name, options) : given[number];
+    if (rate) of->uplink_bits_per_s = *rate;
+    return rate.status();
+  };
   for (size_t r = 0; r < tree->racks.size(); r++) {
     Switch& rack = tree->racks[r];
-    rack.uplink_bits_per_s = uplinks.empty() ? whole_bytes(rack_load[r] / ratios[0]) : uplinks[r];
+    SENNIT_RETURN_IF_ERROR(set_uplink(&rack, uplinks, r, rack_load[r], ratios[0]));
     if (!tree->pods.empty())
       pod_load[static_cast<size_t>(rack.pod)] += static_cast<double>(rack.uplink_bits_per_s);
-    if (rack_is_root) rack.uplink_bits_per_s = 0;
   }
   for (size_t p = 0; p < tree->pods.size(); p++)
-    tree->pods[p].uplink_bits_per_s =
-        pod_uplinks.empty() ? whole_bytes(pod_load[p] / ratios[1]) : pod_uplinks[p];
+    SENNIT_RETURN_IF_ERROR(set_uplink(&tree->pods[p], pod_uplinks, p, pod_load[p], ratios[1]));
   return {};
 }
 

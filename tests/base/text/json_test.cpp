@@ -39,6 +39,8 @@ TEST(ShallowJson, BracketsInStringsAndCommentsAreNone) {
   EXPECT_TRUE(is_shallow("/* \" " + many + "*/ // \" " + many + "\n" + lists(kMostNested)));
   EXPECT_FALSE(is_shallow("/* \" *" + many + "*/ // \" " + many + "\n" + lists(kMostNested + 1)));
   EXPECT_FALSE(is_shallow("\"\\\\\"" + lists(kMostNested + 1)));
+  for (const char end : {'\n', '\r', '\0'})
+    EXPECT_FALSE(is_shallow(std::string("// a line") + end + lists(kMostNested + 1))) << int{end};
   for (const char* const cut : {"\"", "\"\\", "/", "//", "/*", "/**", "", "]", "}"})
     EXPECT_TRUE(is_shallow(cut));
 }

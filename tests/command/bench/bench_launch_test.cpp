@@ -32,6 +32,15 @@ TEST(BenchLaunch, OneErrorOfAllRanksIsPrintedOnce) {
   EXPECT_NE(text.find("ranks 0-7 (8 of them): "), std::string::npos) << text;
 }
 
+TEST(BenchLaunch, OneErrorOfAllRanksOfTuneIsPrintedOnceToo) {
+  const sennit_test::Outcome outcome = sennit_test::sh(
+      SENNIT_BINARY_DIR "/bin/sennit tune all_reduce --ranks 3 --fabric /does/not/exist");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_EQ(outcome.lines().size(), 1u) << outcome.output;
+  EXPECT_NE(outcome.output.find("sennit tune: ranks 0-2 (3 of them): "), std::string::npos)
+      << outcome.output;
+}
+
 constexpr const char* kNoLauncher =
     "env -u RANK -u WORLD_SIZE -u OMPI_COMM_WORLD_RANK -u PMIX_RANK -u PMI_RANK -u SLURM_PROCID "
     "-u SLURM_STEP_ID -u SLURM_STEP_NODELIST ";

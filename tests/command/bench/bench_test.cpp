@@ -207,6 +207,31 @@ TEST(Bench, WrongOptionsAreNamed) {
   }
 }
 
+TEST(Bench, JsonThatCannotBeWrittenIsSaid) {
+  const Outcome o =
+      run("sennit", "bench all_reduce -b 8 -e 16 -i 8 -n 1 -w 0 --json /dev/full 2>&1 >/dev/null");
+  EXPECT_EQ(o.status, 1) << o.output;
+  EXPECT_NE(o.output.find("--json /dev/full: cannot be written: No space left on device"),
+            std::string::npos)
+      << o.output;
+}
+
+TEST(Bench, AnOutputThatCannotBeWrittenIsSaid) {
+  const Outcome o = run("sennit", "bench all_reduce -t 2 -b 8 -e 8 -n 1 -w 0 2>&1 >/dev/full");
+  EXPECT_EQ(o.status, 1) << o.output;
+  EXPECT_NE(o.output.find("could not be written"), std::string::npos) << o.output;
+  EXPECT_EQ(o.output.find("Success"), std::string::npos) << o.output;
+}
+
+#ifndef SENNIT_SANITIZED  // whose memory is more than any limit of addresses
+TEST(Bench, ThreadsThatCannotBeAreSaid) {
+  const Outcome o = sennit_test::sh("ulimit -v 2000000; exec timeout 60 " SENNIT_BINARY_DIR
+                                    "/bin/sennit bench all_reduce -t 4000 -b 8 -e 8 -n 1 -w 0");
+  EXPECT_EQ(o.status, 3) << o.output;
+  EXPECT_EQ(o.output.find("terminate called"), std::string::npos) << o.output;
+}
+#endif
+
 // 32 MiB are the most where nobody says so, and no limit to what is asked for.
 TEST(Bench, TheSmallestSizeMayBeMoreThanTheUsualLargest) {
   const Outcome o =

@@ -109,6 +109,18 @@ TEST_F(EmulatePeersTest, APeerHasItsOwnLauncher) {
   EXPECT_NE(run.output.find("--mpirun"), std::string::npos) << run.output;
 }
 
+// Before memory is taken for it.
+TEST(EmulatePeers, ASizeThatAPeerCannotCountIsRefused) {
+  if (!std::filesystem::exists(kFolder + "openmpi_perf"))
+    GTEST_SKIP() << "NOT TESTED: Open MPI is not installed";
+  const Outcome run = sh("timeout 60 " + kFolder + "openmpi_perf all_reduce -b 16G -e 16G");
+  EXPECT_EQ(run.status, 2) << run.output;
+  EXPECT_NE(run.output.find("openmpi: all_reduce of 17179869184 bytes: 4294967296 elements, and "
+                            "its calls count up to 2147483647"),
+            std::string::npos)
+      << run.output;
+}
+
 // The record says by which settings a peer was tried, the table by which it was the quickest.
 TEST_F(EmulatePeersTest, TheQuickestSettingIsKept) {
   if (!std::filesystem::exists(kFolder + "openmpi_perf"))

@@ -187,6 +187,35 @@ TEST(EmulateRails, NumbersThatAreOff) {
   }
 }
 
+TEST(EmulateTrees, RacksOfPodsAreAddedUpWithoutWrappingAround) {
+  emulate::TreeOptions options = options_of("2", 2);
+  options.pods = "2147483647,2147483647,4";
+  EXPECT_EQ(error_of(options),
+            "--pods 2147483647,2147483647,4: the racks of the pods do not add up to 2");
+}
+
+TEST(EmulateTrees, UplinksHaveARateThatALinkCanHave) {
+  emulate::TreeOptions options = options_of("2", 2);
+  for (const char* ratio : {"inf", "1e12", "1e-12", "1e-300"}) {
+    options.oversubscription = ratio;
+    EXPECT_NE(error_of(options).find(fmt::format("--oversubscription {}: the uplink of rack0 would "
+                                                 "have ",
+                                                 ratio)),
+              std::string::npos)
+        << error_of(options);
+  }
+  options.pods = "2";
+  options.oversubscription = "2,1e12";
+  EXPECT_NE(error_of(options).find("the uplink of pod0 would have "), std::string::npos)
+      << error_of(options);
+  options.pods.clear();
+  options.oversubscription = "1e4";
+  EXPECT_EQ(tree_of(options).racks[1].uplink_bits_per_s, 80'000u);
+  options.racks = "1";
+  options.oversubscription = "1e12";
+  EXPECT_EQ(tree_of(options).racks[0].uplink_bits_per_s, 0u) << "the root has none";
+}
+
 // ---- on a tree that is up ----
 
 class EmulateRailsTest : public StandingTree {

@@ -42,8 +42,8 @@ bool refuse_namespaces() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
-// `sennit emulate WORDS` without namespaces; both its outputs.
-Outcome emulate(const std::string& words) {
+// `sennit emulate WORDS` without namespaces; both its outputs. `before`: what the shell does first.
+Outcome emulate(const std::string& words, const std::string& before = "") {
   int ends[2];
   if (pipe(ends) != 0) return {};
   const pid_t child = fork();
@@ -53,7 +53,8 @@ Outcome emulate(const std::string& words) {
     close(ends[0]);
     close(ends[1]);
     if (!refuse_namespaces()) _exit(99);
-    const std::string command = SENNIT_BINARY_DIR "/bin/sennit emulate " + words;
+    const std::string command =
+        before + "exec timeout 120 " SENNIT_BINARY_DIR "/bin/sennit emulate " + words;
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(98);
   }
@@ -149,6 +150,40 @@ TEST_F(EmulateSimulated, WhatCannotBeSimulatedIsRefused) {
   EXPECT_EQ(emulate(tree + "--sizes 8:4:2").status, 2);
   EXPECT_EQ(emulate(tree + "--collectives sorting").status, 2);
   EXPECT_EQ(emulate("run --racks 2 --hosts 2 -- true").status, 3);
+  EXPECT_EQ(emulate(tree + "--sizes 8:64:2x").status, 2);
+  EXPECT_EQ(emulate(tree + "--sizes 8:64:inf").status, 2);
+}
+
+// By a factor they would stay nothing for ever; and bench measures 1 byte next.
+TEST_F(EmulateSimulated, SizesMayBeginWithNothing) {
+  const Outcome nothing = emulate("compare --racks 2 --hosts 2 --sizes 0");
+  EXPECT_EQ(nothing.status, 0) << nothing.output;
+  const std::string record = folder_ / "record.jsonl";
+  ASSERT_EQ(emulate("compare --racks 2 --hosts 2 --sizes 0:16:2 --json " + record).status, 0);
+  const std::string text = text_of(record);
+  for (const char* bytes : {"\"bytes\":4,", "\"bytes\":8,", "\"bytes\":16,"})
+    EXPECT_NE(text.find(bytes), std::string::npos) << text;
+  EXPECT_EQ(text.find("\"bytes\":0,"), std::string::npos) << text;
+}
+
+TEST_F(EmulateSimulated, AnOrderThatIsNoneIsRefusedBeforeAnythingIsDone) {
+  const std::string record = folder_ / "record.jsonl";
+  const Outcome run =
+      emulate("compare --racks 2 --hosts 2 --sizes 8 --orders fabric,deald --json " + record);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_NE(run.output.find("--order deald: expected fabric"), std::string::npos) << run.output;
+  EXPECT_FALSE(std::filesystem::exists(record));
+}
+
+TEST_F(EmulateSimulated, ARecordThatEndsTooEarlyIsSaid) {
+  const std::string record = folder_ / "record.jsonl";
+  const Outcome run = emulate(
+      "compare --racks 2 --hosts 2 --collectives all_reduce --orders fabric "
+      "--sizes 16:1K:1.05 --json " +
+          record,
+      "trap '' XFSZ; ulimit -f 8; ");
+  EXPECT_EQ(run.status, 1) << run.output;
+  EXPECT_NE(run.output.find("cannot write all of it"), std::string::npos) << run.output;
 }
 
 }  // namespace

@@ -4,12 +4,17 @@
 // ctest runs: sennit_command
 // ctest links: sennit_commands
 // ctest not-under-tsan: it runs a command, whose threads others try
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "command/emulate/emulate.hpp"
@@ -68,6 +73,100 @@ TEST(EmulateState, ATreeThatIsUpOrAnotherButNotBoth) {
     EXPECT_NE(outcome.output.find("give the one or the other"), std::string::npos)
         << outcome.output;
   }
+}
+
+// A process that does nothing, as the keeper of a tree; it dies with this one.
+pid_t standing_process() {
+  const pid_t process = fork();
+  if (process == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) pause();
+  }
+  return process;
+}
+
+// When a process began, in clock ticks: the 22nd field, of which the second is a name in brackets.
+uint64_t start_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text;
+  std::getline(file, text, ')');
+  for (int field = 3; field <= 22; field++) file >> text;
+  return std::stoull(text);
+}
+
+// Its state file is written before its hosts are there, so that nobody else takes the name.
+TEST(EmulateState, ATreeThatIsNotUpYetIsNoneToRunOn) {
+  const Result<emulate::Tree> tree = emulate::make_tree({});
+  ASSERT_TRUE(tree.ok());
+  const pid_t keeper = standing_process();
+  const emulate::Instance instance{.name = fmt::format("not-yet-{}", getpid()),
+                                   .keeper = keeper,
+                                   .keeper_start = start_of(keeper),
+                                   .keeper_socket = -1,
+                                   .subnet = 250,
+                                   .tree = *tree};
+  {
+    emulate::StateLock lock;
+    ASSERT_TRUE(lock.take().ok());
+    ASSERT_TRUE(emulate::write_state(instance).ok());
+  }
+  for (const char* what : {"run --name {} -- true", "compare --name {} --libraries sennit",
+                           "slow h0 1Mbit/s --name {}"}) {
+    const Outcome outcome = sh(SENNIT_BINARY_DIR "/bin/sennit emulate " +
+                               fmt::format(fmt::runtime(what), instance.name));
+    EXPECT_EQ(outcome.status, 2) << what << ": " << outcome.output;
+    EXPECT_NE(outcome.output.find("is not up yet"), std::string::npos) << outcome.output;
+  }
+  emulate::destroy(instance);
+}
+
+// A tree that ended leaves alone the state file of another that has its name by then.
+TEST(EmulateState, WhatIsRemovedIsADeadTreesFileAlone) {
+  const Result<emulate::Tree> tree = emulate::make_tree({});
+  ASSERT_TRUE(tree.ok());
+  const std::string name = fmt::format("again-{}", getpid());
+  const auto write = [&](pid_t keeper) {
+    const emulate::Instance instance{.name = name,
+                                     .keeper = keeper,
+                                     .keeper_start = start_of(keeper),
+                                     .keeper_socket = -1,
+                                     .subnet = 250,
+                                     .tree = *tree};
+    emulate::StateLock lock;
+    EXPECT_TRUE(lock.take().ok() && emulate::write_state(instance).ok());
+    return instance;
+  };
+  const emulate::Instance first = write(standing_process());
+  kill(first.keeper, SIGKILL);
+  waitpid(first.keeper, nullptr, 0);
+  EXPECT_FALSE(emulate::find(name).ok());
+  const emulate::Instance second = write(standing_process());
+  emulate::destroy(first);
+  EXPECT_TRUE(emulate::find(name).ok()) << "the second one's";
+  emulate::destroy(second);
+  EXPECT_EQ(emulate::find(name).status().text(),
+            fmt::format("no emulated fabric '{}' is up; `sennit emulate up` makes one", name));
+}
+
+// Another command may be stopped while it holds the lock: the keeper is ended, the file stays.
+TEST(EmulateState, ATreeEndsThoughTheLockIsHeld) {
+  const Result<emulate::Tree> tree = emulate::make_tree({});
+  ASSERT_TRUE(tree.ok());
+  const pid_t keeper = standing_process();
+  const emulate::Instance instance{.name = fmt::format("locked-{}", getpid()),
+                                   .keeper = keeper,
+                                   .keeper_start = start_of(keeper),
+                                   .keeper_socket = -1,
+                                   .subnet = 250,
+                                   .tree = *tree};
+  {
+    emulate::StateLock lock;
+    ASSERT_TRUE(lock.take().ok() && emulate::write_state(instance).ok());
+    emulate::destroy(instance);
+  }
+  EXPECT_NE(emulate::find(instance.name).status().text().find("is up any more"), std::string::npos);
+  emulate::destroy(instance);
+  EXPECT_EQ(emulate::find(instance.name).status().text().find("any more"), std::string::npos);
 }
 
 }  // namespace

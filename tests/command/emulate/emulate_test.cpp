@@ -5,8 +5,11 @@
 // ctest quiet: it builds network namespaces
 // ctest runs: sennit_command
 // ctest not-under-tsan: it runs a command, whose threads others try
+#include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -311,6 +314,55 @@ TEST_F(EmulateTest, NothingIsLeftAfterCtrlC) {
   kill(run, SIGINT);  // the second time it does not wait for the ranks, which ignore it
   EXPECT_EQ(wait_status(run), 128 + SIGINT);
   EXPECT_EQ(processes_with(marker()), 0);
+}
+
+// It ends the whole comparison, and is no failure of the library whose turn it was.
+TEST_F(EmulateTest, ControlBackslashEndsAComparison) {
+  const trainer::TestFolder folder;
+  const std::string record = folder / "record";
+  const pid_t run = fork();
+  if (run == 0) {
+    const rlimit no_core{};
+    setrlimit(RLIMIT_CORE, &no_core);
+    execl("/bin/sh", "sh", "-c",
+          ("exec " + kCommand + "compare --racks 1 --hosts 2 --libraries sennit --orders fabric " +
+           "--collectives all_reduce --sizes 8 --rounds 30 --json " + record + " > /dev/null 2>&1")
+              .c_str(),
+          nullptr);
+    _exit(127);
+  }
+  const auto rounds_are_measured = [&] {
+    std::ifstream file(record);
+    return std::count(std::istreambuf_iterator<char>(file), {}, '\n') > 1;
+  };
+  EXPECT_TRUE(eventually(rounds_are_measured));
+  kill(run, SIGQUIT);
+  EXPECT_EQ(wait_status(run), 128 + SIGQUIT);
+}
+
+// What waits for the end of a command's output must not wait for the end of its tree.
+TEST_F(EmulateTest, ATreeHoldsNoFileOfWhoBroughtItUp) {
+  constexpr int kHigh = 1500;
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_max <= kHigh) GTEST_SKIP() << "NOT TESTED: it takes more descriptors";
+  const rlimit before = limit;
+  limit.rlim_cur = std::max<rlim_t>(limit.rlim_cur, kHigh + 1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const int high = fcntl(ends[1], F_DUPFD, kHigh);
+  ASSERT_GE(high, kHigh);
+  close(ends[1]);
+  const std::string instance = name("files");
+  const Outcome up = sh(kCommand + "up --racks 1 --hosts 1 --name " + instance);
+  EXPECT_EQ(up.status, 0) << up.output;
+  close(high);
+  setrlimit(RLIMIT_NOFILE, &before);
+  pollfd end{ends[0], POLLIN, 0};
+  EXPECT_EQ(poll(&end, 1, 1000), 1) << "a process of the tree holds the other end";
+  close(ends[0]);
+  EXPECT_EQ(sh(kCommand + "down --name " + instance).status, 0);
 }
 
 TEST_F(EmulateTest, DownEndsRuns) {

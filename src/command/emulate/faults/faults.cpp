@@ -49,10 +49,7 @@ Result<Instance> find_up(const std::string& name) {
                   instance.status().text() +
                       ". Trees that others brought up are theirs: to change "
                       "one of root's takes root");
-  for (size_t h = 0; instance && h < instance->tree.hosts.size(); h++)
-    if (instance->tree.hosts[h].holder == 0)
-      return Status(SENNIT_NOT_FOUND,
-                    fmt::format("'{}' is not up yet; `sennit emulate up` says when it is", name));
+  if (instance) SENNIT_RETURN_IF_ERROR(check_up(*instance));
   return instance;
 }
 
