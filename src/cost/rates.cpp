@@ -19,78 +19,84 @@ int host_tier(const TierTree& tree) {
   return -1;
 }
 
-// The highest tier whose groups have NICs of their own: hosts, or ranks that have one to
-// themselves.
-int nic_tier(const TierTree& tree) { return std::max(host_tier(tree), 0); }
-
-bool is_within_host(const TierTree& tree, const Group& group) {
-  return static_cast<int>(tree.groups[index(group.parent)].tier) <= host_tier(tree);
+// A host that is alone in its rack has that one's capacity, where the host's own is unknown, and
+// the other way round. Then it is a guess.
+bool is_guess(const TierTree& tree, const Group& group, const Capacity& side, int hosts) {
+  return side.provenance == Provenance::assumed &&
+         static_cast<int>(tree.groups[index(group.parent)].tier) > hosts + 1;
 }
 
-// f(group) for each that has NICs of its own.
+// f(group) for each that sends over the network: of hosts alone, or of groups of them as well.
 template <typename F>
-void for_each_host(const TierTree& tree, F&& f) {
+void for_each_in_network(const TierTree& tree, bool hosts_alone, F&& f) {
+  const int inside = host_tier(tree), hosts = lowest_network_tier(tree);
   for (const Group& group : tree.groups)
-    if (group.parent >= 0 && static_cast<int>(group.tier) <= nic_tier(tree) &&
-        !is_within_host(tree, group))
+    if (group.parent >= 0 && static_cast<int>(tree.groups[index(group.parent)].tier) > inside &&
+        (!hosts_alone || static_cast<int>(group.tier) <= hosts))
       f(group);
 }
 
 uint64_t nic_rate(const TierTree& tree, const CostModel& cost) {
+  const int hosts = lowest_network_tier(tree);
   uint64_t slowest = ~uint64_t{0};
-  for_each_host(tree, [&](const Group& host) {
+  for_each_in_network(tree, true, [&](const Group& host) {
     for (const Capacity& side : {host.egress, host.ingress})
-      if (side.known()) slowest = std::min(slowest, side.bytes_per_s);
+      if (side.known() && !is_guess(tree, host, side, hosts))
+        slowest = std::min(slowest, side.bytes_per_s);
   });
   return slowest == ~uint64_t{0} ? cost.nic_bytes_per_s : slowest;
 }
 
-// Of one direction: what a group of hosts carries of which its children send so much.
-uint64_t scarce(uint64_t bytes_per_s, int from_tier, int parent_tier) {
+// Of one direction: what is left of so much, a quarter for each of these tiers.
+uint64_t scarce(Wide bytes_per_s, int from_tier, int parent_tier) {
   for (int tier = from_tier; tier < parent_tier; tier++) bytes_per_s /= kScarcity;
-  return std::max<uint64_t>(1, bytes_per_s);
+  return std::max<uint64_t>(1, saturated(bytes_per_s));
+}
+
+bool all_known(const TierTree& tree, bool hosts_alone) {
+  bool known = true;
+  for_each_in_network(tree, hosts_alone, [&](const Group& group) {
+    known = known && group.egress.known() && group.ingress.known();
+  });
+  return known;
 }
 
 }  // namespace
 
+int lowest_network_tier(const TierTree& tree) { return std::max(host_tier(tree), 0); }
+
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
-  const int hosts = nic_tier(tree);
+  const int inside = host_tier(tree), hosts = lowest_network_tier(tree);
   const uint64_t nic = nic_rate(tree, cost);
   GroupRates rates;
   rates.egress.assign(tree.groups.size(), 0);
   rates.ingress = rates.egress;
   for (size_t i = tree.groups.size(); i-- > 1;) {  // children come after their parents
     const Group& group = tree.groups[i];
-    Wide out = 0, in = 0;
-    if (is_within_host(tree, group)) {
-      out = in = cost.reduce_bytes_per_s;
-    } else if (static_cast<int>(group.tier) <= hosts) {
-      out = in = nic;
-    } else {
-      for (int32_t c = group.first_child; c < group.first_child + group.children; c++) {
-        out += rates.egress[index(c)];
-        in += rates.ingress[index(c)];
-      }
-    }
-    // Once for a group of hosts, and once for every tier in which a group is alone: a rack of one
-    // host is that host, and its uplink no less scarce than the other racks'.
-    const int from = std::max<int>(group.tier, hosts + 1);
     const int parent_tier = tree.groups[index(group.parent)].tier;
-    rates.egress[i] =
-        group.egress.known() ? group.egress.bytes_per_s : scarce(saturated(out), from, parent_tier);
-    rates.ingress[i] = group.ingress.known() ? group.ingress.bytes_per_s
-                                             : scarce(saturated(in), from, parent_tier);
+    // A quarter once for a group of hosts, and once for every tier in which a group is alone: a
+    // rack of one host is that host, and its uplink no less scarce than the other racks'.
+    const int from = std::max<int>(group.tier, hosts + 1);
+    const auto rate = [&](const Capacity& side, const std::vector<uint64_t>& below) -> uint64_t {
+      if (side.known() && !is_guess(tree, group, side, hosts)) return side.bytes_per_s;
+      if (parent_tier <= inside) return cost.reduce_bytes_per_s;
+      Wide sent = side.known() ? side.bytes_per_s : nic;
+      if (static_cast<int>(group.tier) > hosts) {
+        sent = 0;
+        for (int32_t c = group.first_child; c < group.first_child + group.children; c++)
+          sent += below[index(c)];
+      }
+      return scarce(sent, from, parent_tier);
+    };
+    rates.egress[i] = rate(group.egress, rates.egress);
+    rates.ingress[i] = rate(group.ingress, rates.ingress);
   }
   return rates;
 }
 
-bool host_rates_known(const TierTree& tree) {
-  bool known = true;
-  for_each_host(tree, [&](const Group& host) {
-    known = known && host.egress.known() && host.ingress.known();
-  });
-  return known;
-}
+bool host_rates_known(const TierTree& tree) { return all_known(tree, true); }
+
+bool network_rates_known(const TierTree& tree) { return all_known(tree, false); }
 
 bool within_one_host(const TierTree& tree) {
   return !tree.groups.empty() && static_cast<int>(tree.groups[0].tier) <= host_tier(tree);

@@ -23,8 +23,11 @@ struct GroupRates {
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
 
 // Whether what all hosts send and receive is known, so that no time is reckoned by a NIC that is
-// merely assumed.
+// merely assumed; and whether all that lies between hosts is. Nobody asks what lies within them.
 bool host_rates_known(const TierTree& tree);
+bool network_rates_known(const TierTree& tree);
+// The lowest tier whose groups send over the network: hosts, or ranks that have NICs of their own.
+int lowest_network_tier(const TierTree& tree);
 
 // All ranks are on one host, whose cores do all the moving.
 bool within_one_host(const TierTree& tree);

@@ -70,7 +70,8 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
       without_headers(bare(c)),
       tiers(tier_costs(t, c)),
       one_host(within_one_host(t)),
-      hosts_known(one_host || host_rates_known(t)) {}
+      hosts_known(one_host || host_rates_known(t)),
+      network_tier(lowest_network_tier(t)) {}
 
 Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare)
     : latency_ns(estimate.latency_ns),
@@ -93,7 +94,7 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
       return saturated(Wide{ns} * kPermille / setting.tiers[tier].goodput_permille);
     };
     const uint64_t ns = over_goodput(estimate.tier_ns[tier]);
-    burden_ns += ns;
+    if (tier >= static_cast<size_t>(setting.network_tier)) burden_ns += ns;
     largest_tier_ns = std::max(largest_tier_ns, ns);
     tiers_ns = estimate.at_once ? Wide{largest_tier_ns} : tiers_ns + ns;
     header_ns = std::max(header_ns, ns - std::min(ns, over_goodput(bare.tier_ns[tier])));

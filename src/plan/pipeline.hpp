@@ -45,6 +45,7 @@ struct Setting {
   const std::vector<TierCost> tiers;  // by tier
   const bool one_host;                // all ranks are on it
   const bool hosts_known;             // or what hosts send is known
+  const int network_tier;             // the lowest
 };
 
 // What one candidate takes, for whatever number of chunks.
@@ -72,8 +73,9 @@ struct Pipeline {
   uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
   Posting posting;
   bool ends_together;  // a chunk, at all ranks
-  Wide burden_ns = 0;  // all tiers' times together, whichever of them are at the same time
-  Wide tiers_ns = 0;   // of the whole message, tier after tier
+  // Of all tiers of the network together, whichever of them are at the same time.
+  Wide burden_ns = 0;
+  Wide tiers_ns = 0;  // of the whole message, tier after tier
   uint64_t largest_tier_ns = 0;
   Wide refill_ns = 0;     // of the whole message: what chunks beyond the first wait for once more
   uint64_t reduction_ns;  // of the busiest rank

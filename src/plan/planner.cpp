@@ -1,9 +1,10 @@
 // planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
 //
 // A candidate's time is that of its pipeline (plan/pipeline.hpp), with what shared cores add to it
-// (plan/shared_cores.hpp) unless SharedCores::counted is off. Ties go to the earlier candidate
-// (algorithms by name, candidates as listed, fewer chunks), so all ranks choose the same. Cost: one
-// estimate per candidate.
+// (plan/shared_cores.hpp) unless SharedCores::counted is off. Where rates between hosts are unknown
+// it is not the time alone that decides. Ties go to the earlier candidate (algorithms by name,
+// candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per
+// candidate.
 #include "plan/planner.hpp"
 
 #include <algorithm>
@@ -115,9 +116,9 @@ void add_candidates(const Algorithm& algorithm, const Parameters& parameters,
   burdens->resize(candidates->size(), pipeline.burden_ns);
 }
 
-// Of an assumed fabric nobody knows which tier is the slowest. So a quarter of the time for which a
-// candidate keeps all tiers busy together counts as well as what it takes. Returns the place of the
-// best.
+// Of an assumed fabric nobody knows which tier is the slowest. So what counts is a candidate's time
+// and a quarter of that for which it keeps all tiers of the network busy together. Returns the
+// place of the best.
 size_t lightest(const std::vector<Candidate>& candidates, const std::vector<Wide>& burdens) {
   constexpr unsigned kPart = 4;
   const auto cost = [&](size_t i) { return candidates[i].predicted_ns + burdens[i] / kPart; };
@@ -181,7 +182,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("no algorithm can do this {}", name(request.collective)));
   const auto fastest = std::ranges::min_element(plan.candidates, {}, &Candidate::predicted_ns);
-  const bool assumed = !setting.one_host && !tree.capacities_known();
+  const bool assumed = !setting.one_host && !network_rates_known(tree);
   rank_candidates(assumed ? lightest(plan.candidates, burdens)
                           : static_cast<size_t>(fastest - plan.candidates.begin()),
                   &plan.candidates);

@@ -65,7 +65,7 @@ FlowNetwork::FlowNetwork(const TierTree& tree, const SimulateOptions& options,
       const uint64_t capacity = (side == 0 ? rates.egress : rates.ingress)[g];
       uint64_t inside = 0;
       for (int c = group.first_child; c < group.first_child + group.children; c++)
-        inside += through[2 * index(c) + side];
+        inside = saturated(Wide{inside} + through[2 * index(c) + side]);
       const bool can_fill = group.children == 0 || inside > capacity || cables > 1;
       for (uint32_t l = first_link_[at]; l < first_link_[at + 1]; l++) {
         links_[l].capacity = std::max<uint64_t>(1, capacity / cables);

@@ -1,10 +1,14 @@
-// rates_test.cpp: what is assumed of latencies that no fabric declares.
+// rates_test.cpp: what is assumed of latencies and rates that no fabric declares.
 //
 // ctest not-under-tsan: it has one thread
 #include "cost/rates.hpp"
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "topology/fabric/fabric.hpp"
 #include "topology/source.hpp"
 
 namespace sennit {
@@ -91,6 +95,58 @@ TEST(Latency, OnADeviceHasACommandAtEitherEnd) {
         << spec;
     EXPECT_GT(device.reduce_bytes_per_s, 50 * host.reduce_bytes_per_s);
   }
+}
+
+// By rank, in fabric order: what leaves the host that is it, or that it is on.
+std::vector<uint64_t> hosts_send(const TierTree& tree) {
+  const GroupRates rates = planning_rates(tree, {});
+  std::vector<uint64_t> sent;
+  for (int group : tree.leaf_of_position) {
+    while (within_host(tree, tree.groups[static_cast<size_t>(group)].parent))
+      group = tree.groups[static_cast<size_t>(group)].parent;
+    sent.push_back(rates.egress[static_cast<size_t>(group)]);
+  }
+  return sent;
+}
+
+TEST(Rates, GroupsOfHostsCarryAQuarterOfWhatIsBelow) {
+  const TierTree shape = tree("racks=2x8;nic=unknown");
+  const auto rack = static_cast<size_t>(group_of_tier(shape, "rack"));
+  const CostModel cost;
+  EXPECT_EQ(planning_rates(shape, cost).egress[rack], 8 * cost.nic_bytes_per_s / 4);
+  EXPECT_FALSE(host_rates_known(shape));
+  const TierTree hosts = tree("racks=2x8;nic=50GB/s");
+  EXPECT_EQ(planning_rates(hosts, cost).egress[rack], 8 * 50'000'000'000u / 4);
+  EXPECT_TRUE(host_rates_known(hosts));
+  EXPECT_FALSE(network_rates_known(hosts));
+}
+
+// What ranks of one host send to each other no fabric says, and no plan depends on it alone.
+TEST(Rates, WithinHostsNothingHasToBeKnown) {
+  const TierTree shared = tree("racks=2x4;ranks=2;nic=1GB/s;oversubscription=2");
+  EXPECT_FALSE(shared.capacities_known());
+  EXPECT_TRUE(host_rates_known(shared));
+  EXPECT_TRUE(network_rates_known(shared));
+}
+
+TierTree contracted(const std::string& text, int hosts) {
+  std::vector<Placement> ranks;
+  for (int host = 0; host < hosts; host++) ranks.emplace_back().host = "h" + std::to_string(host);
+  return contract(parse_fabric(text, "f").value(), ranks).value();
+}
+
+// The rack of one host is that host, whichever of the two rates is known.
+TEST(Rates, AHostAloneInItsRackIsLikeTheOthers) {
+  constexpr uint64_t kHost = 40'000'000'000 / 8;
+  const std::string names = "host h[0-2]\nswitch a tier rack\nswitch b tier rack\nswitch c\n";
+  const auto fabric = [&](const char* host, const char* uplink) {
+    return names + "link h0 a " + host + "\nlink h[1-2] b " + host + "\nlink a c " + uplink +
+           "\nlink b c " + uplink + "\n";
+  };
+  const std::vector<uint64_t> uplinks = hosts_send(contracted(fabric("40Gbit/s", "unknown"), 3));
+  EXPECT_EQ(uplinks, (std::vector<uint64_t>{kHost / 4, kHost, kHost}));
+  const std::vector<uint64_t> nics = hosts_send(contracted(fabric("unknown", "400Gbit/s"), 3));
+  EXPECT_EQ(nics[1], CostModel().nic_bytes_per_s) << "the lone host's uplink is no NIC";
 }
 
 }  // namespace
