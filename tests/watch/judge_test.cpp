@@ -183,7 +183,8 @@ TEST(Judge, NamesAHostThatWasSlowFromTheStart) {
 // Each finds it in every look, for which there is less time than that takes: what was not used
 // before is enough for some of them alone.
 TEST(Judge, AllCommunicatorsGetTheirTurn) {
-  constexpr uint32_t kComms = 8;
+  // The solver's time is real: under a sanitizer there would not be enough of it for eight.
+  constexpr uint32_t kComms = sennit_test::kSanitized ? 6 : 8;
   constexpr size_t kDigests = 24;
   const diagnose::SimulatedJob ill = lasting(slow(job_on(kTree), "h5", false, 4), kDigests);
   const diagnose::JobRecording recording = *simulated_recording(ill);

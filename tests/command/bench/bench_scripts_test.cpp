@@ -18,7 +18,7 @@ using sennit::trainer::TestFolder;
 using sennit_test::Outcome;
 
 Outcome script(const std::string& command) {
-  return sennit_test::sh("timeout 60 python3 " SENNIT_SOURCE_DIR "/perf/" + command);
+  return sennit_test::sh("timeout 60 python3 -B " SENNIT_SOURCE_DIR "/perf/" + command);
 }
 
 // The others would wait for it at a barrier for ever.

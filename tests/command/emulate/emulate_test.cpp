@@ -360,7 +360,7 @@ TEST_F(EmulateTest, ATreeHoldsNoFileOfWhoBroughtItUp) {
   close(high);
   setrlimit(RLIMIT_NOFILE, &before);
   pollfd end{ends[0], POLLIN, 0};
-  EXPECT_EQ(poll(&end, 1, 1000), 1) << "a process of the tree holds the other end";
+  EXPECT_EQ(poll(&end, 1, 10'000), 1) << "a process of the tree holds the other end";
   close(ends[0]);
   EXPECT_EQ(sh(kCommand + "down --name " + instance).status, 0);
 }
