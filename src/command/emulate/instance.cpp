@@ -429,8 +429,15 @@ Status check_up(const Instance& instance) {
 Result<std::vector<Instance>> list() {
   SENNIT_RETURN_IF_ERROR(check_private(state_folder()));
   std::vector<Instance> instances;
-  for (const std::string& name : known_names())
-    if (Result<Instance> instance = find(name)) instances.push_back(std::move(*instance));
+  std::vector<std::string> dead;  // whose keeper was killed
+  for (const std::string& name : known_names()) {
+    if (Result<Instance> instance = find(name))
+      instances.push_back(std::move(*instance));
+    else
+      dead.push_back(name);
+  }
+  if (StateLock lock; !dead.empty() && lock.take_soon())
+    for (const std::string& name : dead) remove_dead(name);
   return instances;
 }
 
