@@ -7,6 +7,7 @@
 #include <deque>
 #include <utility>
 
+#include "base/process/process_numbers.hpp"
 #include "nccl/numbers.hpp"
 
 // Never freed, so that a call on one that was given back is an error and no access to other memory.
@@ -132,13 +133,9 @@ Outcome CommunicatorState::status() const {
 }
 
 ncclRedOp_t CommunicatorState::add_op(const PremultipliedSum& op) {
-  static std::atomic<uint32_t> given{0};
-  constexpr uint32_t kNumbers = uint32_t{ncclMaxRedOp} - ncclNumOps + 1;
+  static ProcessNumbers numbers(ncclNumOps, ncclMaxRedOp);
   const MutexLock lock(mutex_);
-  int number = 0;
-  do number = ncclNumOps + static_cast<int>(given++ % kNumbers);
-  while (!ops_.try_emplace(number, op).second);  // all have been given once, and it has this one
-  return static_cast<ncclRedOp_t>(number);
+  return static_cast<ncclRedOp_t>(numbers.add(op, &ops_));
 }
 
 std::optional<PremultipliedSum> CommunicatorState::find_op(ncclRedOp_t number) const {

@@ -2,12 +2,12 @@
 #include "api/call/call.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <climits>
 #include <cstring>
 
 #include <fmt/core.h>
 
+#include "base/process/process_numbers.hpp"
 #include "reduce/reduce.hpp"
 
 namespace sennit {
@@ -174,12 +174,8 @@ int CustomOps::create_in_stream(const void* scalar, MemoryKind kind, DataType ty
 }
 
 int CustomOps::add(const CustomOp& op) {
-  static std::atomic<uint32_t> given{0};
-  constexpr uint32_t kNumbers = uint32_t{INT_MAX} - SENNIT_OP_CUSTOM_BASE + 1;
-  int number = 0;
-  do number = SENNIT_OP_CUSTOM_BASE + static_cast<int>(given++ % kNumbers);
-  while (!ops_.try_emplace(number, op).second);  // all have been given once, and it has this one
-  return number;
+  static ProcessNumbers numbers(SENNIT_OP_CUSTOM_BASE, INT_MAX);
+  return numbers.add(op, &ops_);
 }
 
 Status CustomOps::destroy(int op) {

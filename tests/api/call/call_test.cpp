@@ -133,6 +133,13 @@ TEST(Call, AnExchangeInPlaceHasTheSameBlocksOnBothSides) {
   EXPECT_NE(own.find("rank 1 sends 0 elements to itself"), std::string::npos) << own;
 }
 
+// Of one element, by that operation.
+Call reduced_by(int op, int32_t* data) {
+  Call call = call_of(Collective::all_reduce, data, data, 1);
+  call.op = op;
+  return call;
+}
+
 TEST(Call, CustomOpsAreOfOneTypeAndNeverTheSameTwice) {
   CustomOps ops;
   const int32_t three = 3;
@@ -140,8 +147,7 @@ TEST(Call, CustomOpsAreOfOneTypeAndNeverTheSameTwice) {
   const int second = ops.create(&three, DataType::int32);
   EXPECT_NE(first, second);
   int32_t data = 0;
-  Call call = call_of(Collective::all_reduce, &data, &data, 1);
-  call.op = first;
+  Call call = reduced_by(first, &data);
   EXPECT_TRUE(check_call(call, ops, 0, kRanks).ok());
   call.type = DataType::float32;
   EXPECT_FALSE(check_call(call, ops, 0, kRanks).ok());
@@ -159,13 +165,10 @@ TEST(Call, ACustomOpOfAnotherCommunicatorIsNone) {
   const int foreign = others.create(&three, DataType::int32);
   EXPECT_GE(own, SENNIT_OP_CUSTOM_BASE);
   int32_t data = 0;
-  Call call = call_of(Collective::all_reduce, &data, &data, 1);
-  call.op = foreign;
-  const std::string refused = check_call(call, ops, 0, kRanks).text();
+  const std::string refused = check_call(reduced_by(foreign, &data), ops, 0, kRanks).text();
   EXPECT_NE(refused.find("was not created on this communicator"), std::string::npos) << refused;
   EXPECT_FALSE(ops.destroy(foreign).ok());
-  call.op = own;
-  EXPECT_TRUE(check_call(call, ops, 0, kRanks).ok());
+  EXPECT_TRUE(check_call(reduced_by(own, &data), ops, 0, kRanks).ok());
 }
 
 TEST(Call, IsInPlaceWhereItsOwnBlockIs) {
