@@ -22,8 +22,8 @@ class Op {
   ~Op();
   Op(const Op&) = delete;
   Op& operator=(const Op&) = delete;
-  // For a call of that communicator's; throws where it belongs to another one, which may number its
-  // own alike.
+  // For a call of that communicator's. Throws where it belongs to another one: sennit refuses that
+  // as well, but knows only its number.
   sennit_op_t value_on(const std::shared_ptr<Handle>& comm) const;
   const std::string& name() const { return name_; }
 

@@ -29,7 +29,7 @@ struct Case {
 TierTree forgetting(TierTree tree, bool hosts_known) {
   for (size_t g = 1; g < tree.groups.size(); g++) {
     Group& group = tree.groups[g];
-    const bool one_host = group.children == 0 || within_host(tree, static_cast<int>(g));
+    const bool one_host = static_cast<int>(group.tier) <= lowest_network_tier(tree);
     if (!one_host || !hosts_known) group.egress = group.ingress = {};
   }
   tree.finish();

@@ -162,11 +162,13 @@ Status detach(Instance* instance);
 Result<Instance> find(const std::string& name);
 // Not found: its state file is there, but its maker has not brought up all hosts yet.
 Status check_up(const Instance& instance);
+// Takes away the state files of those whose keepers are gone, where the lock is free.
 Result<std::vector<Instance>> list();
 // enters the user namespace of an instance that has its own
 Status join_owner(const Instance& instance);
 // Kills the keeper, waits for it, and removes the state file, unless another tree has the name by
-// then. Takes the lock where it is free within half a second; else the file stays for create().
+// then. Takes the lock where it is free within half a second; else the file stays for create() and
+// list().
 void destroy(const Instance& instance);
 // Whether only this user can have put there what lies in that folder, which need not exist.
 Status check_private(const std::string& folder);

@@ -494,7 +494,8 @@ void destroy(const Instance& instance) {
     waitpid(instance.keeper, nullptr, 0);  // where it is our child
     for (int i = 0; i < kLooksAtKeeper && alive(instance); i++) usleep(kBetweenLooksUs);
   }
-  // Whoever holds it may be stopped. Without it the file stays, until somebody brings up a tree.
+  // Whoever holds it may be stopped. Without it the file stays, until somebody brings up a tree or
+  // asks which are up.
   StateLock lock;
   if (lock.take_soon()) remove_dead(instance.name);
 }

@@ -424,7 +424,7 @@ std::string assumption_text(const Problem& problem) {
     if (group.egress.known() && group.ingress.known()) continue;
     if (within_host(tree, group.parent))
       inside = true;
-    else if (group.children == 0 || within_host(tree, static_cast<int>(g)))
+    else if (static_cast<int>(group.tier) <= lowest_network_tier(tree))
       host = group.egress.known() ? rates.ingress[g] : rates.egress[g];
     else
       above = true;

@@ -94,22 +94,24 @@ uint64_t start_of(pid_t process) {
   return std::stoull(text);
 }
 
+emulate::Instance instance_of(const std::string& name, pid_t keeper) {
+  return {.name = fmt::format("{}-{}", name, getpid()),
+          .keeper = keeper,
+          .keeper_start = start_of(keeper),
+          .keeper_socket = -1,
+          .subnet = 250,
+          .tree = emulate::make_tree({}).value()};
+}
+
+void write_locked(const emulate::Instance& instance) {
+  emulate::StateLock lock;
+  EXPECT_TRUE(lock.take().ok() && emulate::write_state(instance).ok());
+}
+
 // Its state file is written before its hosts are there, so that nobody else takes the name.
 TEST(EmulateState, ATreeThatIsNotUpYetIsNoneToRunOn) {
-  const Result<emulate::Tree> tree = emulate::make_tree({});
-  ASSERT_TRUE(tree.ok());
-  const pid_t keeper = standing_process();
-  const emulate::Instance instance{.name = fmt::format("not-yet-{}", getpid()),
-                                   .keeper = keeper,
-                                   .keeper_start = start_of(keeper),
-                                   .keeper_socket = -1,
-                                   .subnet = 250,
-                                   .tree = *tree};
-  {
-    emulate::StateLock lock;
-    ASSERT_TRUE(lock.take().ok());
-    ASSERT_TRUE(emulate::write_state(instance).ok());
-  }
+  const emulate::Instance instance = instance_of("not-yet", standing_process());
+  write_locked(instance);
   for (const char* what : {"run --name {} -- true", "compare --name {} --libraries sennit",
                            "slow h0 1Mbit/s --name {}"}) {
     const Outcome outcome = sh(SENNIT_BINARY_DIR "/bin/sennit emulate " +
@@ -122,25 +124,14 @@ TEST(EmulateState, ATreeThatIsNotUpYetIsNoneToRunOn) {
 
 // A tree that ended leaves alone the state file of another that has its name by then.
 TEST(EmulateState, WhatIsRemovedIsADeadTreesFileAlone) {
-  const Result<emulate::Tree> tree = emulate::make_tree({});
-  ASSERT_TRUE(tree.ok());
-  const std::string name = fmt::format("again-{}", getpid());
-  const auto write = [&](pid_t keeper) {
-    const emulate::Instance instance{.name = name,
-                                     .keeper = keeper,
-                                     .keeper_start = start_of(keeper),
-                                     .keeper_socket = -1,
-                                     .subnet = 250,
-                                     .tree = *tree};
-    emulate::StateLock lock;
-    EXPECT_TRUE(lock.take().ok() && emulate::write_state(instance).ok());
-    return instance;
-  };
-  const emulate::Instance first = write(standing_process());
+  const emulate::Instance first = instance_of("again", standing_process());
+  const std::string& name = first.name;
+  write_locked(first);
   kill(first.keeper, SIGKILL);
   waitpid(first.keeper, nullptr, 0);
   EXPECT_FALSE(emulate::find(name).ok());
-  const emulate::Instance second = write(standing_process());
+  const emulate::Instance second = instance_of("again", standing_process());
+  write_locked(second);
   emulate::destroy(first);
   EXPECT_TRUE(emulate::find(name).ok()) << "the second one's";
   emulate::destroy(second);
@@ -150,15 +141,7 @@ TEST(EmulateState, WhatIsRemovedIsADeadTreesFileAlone) {
 
 // Another command may be stopped while it holds the lock: the keeper is ended, the file stays.
 TEST(EmulateState, ATreeEndsThoughTheLockIsHeld) {
-  const Result<emulate::Tree> tree = emulate::make_tree({});
-  ASSERT_TRUE(tree.ok());
-  const pid_t keeper = standing_process();
-  const emulate::Instance instance{.name = fmt::format("locked-{}", getpid()),
-                                   .keeper = keeper,
-                                   .keeper_start = start_of(keeper),
-                                   .keeper_socket = -1,
-                                   .subnet = 250,
-                                   .tree = *tree};
+  const emulate::Instance instance = instance_of("locked", standing_process());
   {
     emulate::StateLock lock;
     ASSERT_TRUE(lock.take().ok() && emulate::write_state(instance).ok());
