@@ -283,11 +283,16 @@ TEST(Simulate, TellsTheBusiestLinks) {
 
 // Ranks of one host, of whose memory the fabric says nothing, and racks whose uplink is unknown.
 TEST(Simulate, TellsTheLoadOfAssumedCapacities) {
-  for (const auto& [fabric, tier] :
-       {std::pair(" --fabric 'racks=2x2;nic=1GB/s;oversubscription=2' --ranks-per-host 4", "rank"),
-        std::pair(" --fabric 'racks=2x2;nic=1GB/s'", "rack")}) {
+  struct Fabric {
+    std::string options;
+    std::string tier;
+  };
+  for (const Fabric& fabric :
+       {Fabric{" --fabric 'racks=2x2;nic=1GB/s;oversubscription=2' --ranks-per-host 4", "rank"},
+        Fabric{" --fabric 'racks=2x2;nic=1GB/s'", "rack"}}) {
+    const std::string& tier = fabric.tier;
     const json simulated =
-        answer("simulate all_gather -b 4M --links 100 --json -" + std::string(fabric));
+        answer("simulate all_gather -b 4M --links 100 --json -" + fabric.options);
     ASSERT_TRUE(simulated.is_object());
     const json& tiers = simulated["tiers"];
     const auto row = std::find_if(tiers.begin(), tiers.end(),
