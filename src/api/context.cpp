@@ -50,7 +50,7 @@ Result<std::chrono::nanoseconds> checked_start(const BootstrapOptions& bootstrap
 Context::Context(const BootstrapOptions& bootstrap)
     : arrival_timeout_ms_(bootstrap.arrival_timeout_ms), registry_(bootstrap.rank) {}
 
-Result<std::shared_ptr<Context>> Context::start(BootstrapOptions bootstrap,
+Result<std::shared_ptr<Context>> Context::start(const BootstrapOptions& bootstrap,
                                                 const JobSettings& settings, SharedJob* shared) {
   const Result<std::chrono::nanoseconds> watched_every = checked_start(bootstrap);
   if (!watched_every) {

@@ -31,7 +31,7 @@ class Context {
   // Collective over all ranks of the job. `fabric_file` and `algorithm` may be empty: then
   // SENNIT_FABRIC and SENNIT_ALGORITHM count. Null, and `shared` filled, where all ranks found
   // another job to carry the communicator; without memberships in `bootstrap` there is none.
-  static Result<std::shared_ptr<Context>> start(BootstrapOptions bootstrap,
+  static Result<std::shared_ptr<Context>> start(const BootstrapOptions& bootstrap,
                                                 const JobSettings& settings,
                                                 SharedJob* shared = nullptr);
   ~Context();
