@@ -9,6 +9,8 @@
 #include <array>
 #include <tuple>
 
+#include "base/process/descriptors.hpp"
+
 namespace sennit {
 namespace {
 
@@ -19,7 +21,7 @@ constexpr int64_t kNapNs = 20'000;
 constexpr uint32_t kNapsPerStep = 4;
 constexpr int64_t kLongestNapNs = 1'000'000;
 
-int new_bell() { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
+int new_bell() { return off_standard_streams(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)); }
 
 }  // namespace
 

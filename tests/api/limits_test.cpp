@@ -7,8 +7,10 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <fstream>
@@ -100,6 +102,15 @@ TEST(SharedMemory, FullIsSaidWithTheRemedy) {
     });
 }
 
+TEST(SharedMemory, NoMoreFilesIsSaidWithItsOwnRemedy) {
+  if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: a small /dev/shm of one's own needs root";
+  in_child([] {
+    ASSERT_TRUE(small_shared_memory("4m,nr_inodes=2"));  // its folder's, and one
+    Processes ranks(4, live, {{"SENNIT_TRANSPORTS", "shm"}, {"SENNIT_TRACE", "0"}});
+    expect_all(ranks, "nr_inodes");
+  });
+}
+
 TEST(SharedMemory, FullIsNoHarmWhereTcpIsAllowed) {
   if (geteuid() != 0) GTEST_SKIP() << "SKIPPED: a small /dev/shm of one's own needs root";
   in_child([] {
@@ -119,6 +130,33 @@ void allow_descriptors(rlim_t spare, bool hard = true) {
   for (const int fd : opened) close(fd);
   if (hard) limit.rlim_max = limit.rlim_cur;
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) std::abort();
+}
+
+// As live(), without standard streams: a daemon's may be closed. Whose number they had would get
+// what it writes to them, and what we log.
+std::string live_without_streams(int rank) {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) close(stream);
+  sennit_unique_id_t id;
+  sennit_comm_t comm = nullptr;
+  void* memory = nullptr;
+  sennit_get_unique_id(&id);
+  if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK ||
+      sennit_mem_alloc(comm, 100'000, &memory) != SENNIT_OK)
+    return sennit_last_error();
+  const std::string lived = live(rank);
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (write(stream, "a line\n", 7) >= 0 || errno != EBADF)
+      return fmt::format("{} is somebody's", stream);
+  sennit_comm_finalize(comm);
+  sennit_comm_destroy(comm);
+  return lived;
+}
+
+TEST(StandardStreams, ClosedTheyStayClosed) {
+  for (const char* transports : {"shm", "tcp"}) {
+    Processes ranks(2, live_without_streams, {{"SENNIT_TRANSPORTS", transports}});
+    expect_all(ranks, "ok");
+  }
 }
 
 std::string join(const std::vector<std::optional<std::string>>& reports) {

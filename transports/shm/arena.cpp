@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/descriptors.hpp"
 #include "base/process/memory_left.hpp"
 
 namespace sennit::shm {
@@ -25,7 +26,7 @@ constexpr size_t kArenaBytes = size_t{256} << 20;  // sparse: only what is alloc
 
 std::unique_ptr<Arena> Arena::create(size_t bytes) {
   std::unique_ptr<Arena> arena(new Arena);
-  arena->fd_ = memfd_create("sennit", MFD_CLOEXEC);
+  arena->fd_ = off_standard_streams(memfd_create("sennit", MFD_CLOEXEC));
   struct stat info {};
   if (arena->fd_ < 0 || ftruncate(arena->fd_, static_cast<off_t>(bytes)) != 0 ||
       fstat(arena->fd_, &info) != 0) {

@@ -11,6 +11,8 @@
 
 #include <fmt/core.h>
 
+#include "base/process/descriptors.hpp"
+
 namespace sennit::shm {
 namespace {
 
@@ -162,7 +164,8 @@ bool Peers::is_dead(LocalPeer& p) {
   if (!p.same_pid_namespace) return false;
   if (!p.pid_fd_tried) {
     p.pid_fd_tried = true;
-    p.pid_fd = static_cast<int>(syscall(SYS_pidfd_open, p.address.process.pid, 0));
+    p.pid_fd =
+        off_standard_streams(static_cast<int>(syscall(SYS_pidfd_open, p.address.process.pid, 0)));
     // Opened or not: if the number has gone to another process, the start time tells.
     return !may_be_alive(p.address.process);
   }

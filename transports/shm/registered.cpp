@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
+#include "base/process/descriptors.hpp"
 
 namespace sennit::shm {
 namespace {
@@ -124,7 +125,8 @@ Status Registrations::add(void* memory, size_t bytes) {
                         error == ENOMEM ? ": raise vm.max_map_count" : "",
                         as_before ? "" : "; nor is there memory for what was there: it is lost")};
   }
-  if (page_map_ < 0) page_map_ = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (page_map_ < 0)
+    page_map_ = off_standard_streams(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC));
   pages_.emplace(address, Pages{memory, bytes, begin, end, arena, inside, false});
   return {};
 }

@@ -133,6 +133,19 @@ Status full(size_t bytes, const std::string& what) {
           kFolder, what, (bytes + 1023) / 1024, free_bytes / 1024, kFolder)};
 }
 
+// ENOSPC: memory is not all that may run out.
+bool takes_no_more_files() {
+  struct statvfs info {};
+  return statvfs(kFolder, &info) == 0 && info.f_files > 0 && info.f_ffree == 0;
+}
+
+Status too_many_files() {
+  return {SENNIT_OUT_OF_RESOURCES,
+          fmt::format("{} takes no more files: remove what nobody uses, allow more (mount -o "
+                      "remount,nr_inodes=... {}) or set SENNIT_TRANSPORTS=tcp",
+                      kFolder, kFolder)};
+}
+
 }  // namespace
 
 ProcessId this_process() {
@@ -206,7 +219,8 @@ Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& c
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) {
     const int error = errno;
-    if (error == ENOSPC) return full(head, "the shm transport");
+    if (error == ENOSPC)
+      return takes_no_more_files() ? too_many_files() : full(head, "the shm transport");
     return Status(
         error == EMFILE || error == ENFILE ? SENNIT_OUT_OF_RESOURCES : SENNIT_UNSUPPORTED,
         fmt::format("shm: cannot create {}: {}{}; or set SENNIT_TRANSPORTS=tcp", path,

@@ -2,7 +2,9 @@
 #include "base/process/descriptors.hpp"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,6 +52,14 @@ size_t reserve_descriptors(size_t wanted) {
 std::string descriptors_lacking(const std::string& what, size_t needed, size_t left) {
   return fmt::format("no file descriptors left for {} (it needs {}, of {} there are {} left); {}",
                      what, needed, limits().rlim_cur, left, kDescriptorRemedy);
+}
+
+int off_standard_streams(int fd) {
+  if (fd < 0 || fd > STDERR_FILENO) return fd;
+  const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+  if (moved < 0) return fd;  // no other is left
+  ::close(fd);
+  return moved;
 }
 
 }  // namespace sennit

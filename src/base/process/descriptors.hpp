@@ -19,4 +19,10 @@ size_t reserve_descriptors(size_t wanted);
 // "no file descriptors left (WHAT needs N, M are left of 256); raise the limit ..."
 std::string descriptors_lacking(const std::string& what, size_t needed, size_t left);
 
+// For what stays open, straight after it was opened: the same file, but not under the number of a
+// standard stream. A program may have closed those and write to them all the same, and so do we:
+// into a socket, which ends the process with SIGPIPE, or over what lies in shared memory. -1 stays
+// -1, and errno as it is.
+int off_standard_streams(int fd);
+
 }  // namespace sennit

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "base/process/descriptors.hpp"
 
 namespace sennit {
 
@@ -74,7 +75,7 @@ void leave_to_parent(std::shared_ptr<const void> object) {
 int open_guarded(const std::function<int()>& open) {
   State& s = state();
   const MutexLock lock(s.mutex);
-  const int fd = open();
+  const int fd = off_standard_streams(open());
   const int error = errno;
   if (fd >= 0) s.guarded.push_back(fd);
   errno = error;
