@@ -74,8 +74,9 @@ void Entrance::warn(const std::string& text) {
   log_ms_ = self_.now_ms;
 }
 
+// What one of them says may close this door at once, and so may what came before in the same round.
 void Entrance::serve() {
-  for (int taken = 0; taken < kMostAcceptedPerRound; taken++) {
+  for (int taken = 0; is_open() && taken < kMostAcceptedPerRound; taken++) {
     if (switchboard_.strangers() >= kMostStrangers) {
       if (!evict("too many connections that have not proved themselves")) return pause();
       continue;

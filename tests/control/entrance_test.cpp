@@ -111,6 +111,16 @@ TEST_F(Listening, ClosedItTakesNobodyInAndClosesOnce) {
   rank.round(0);  // nothing to do for a door that is closed
 }
 
+// A rank whose job turns out to be part of another one closes its door as it takes in the last who
+// was awaited.
+TEST_F(Listening, ClosedWithinARoundItLooksForNobodyElse) {
+  knock();
+  rank.entrance.close();
+  ::testing::internal::CaptureStderr();
+  rank.entrance.serve();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "there is nothing wrong";
+}
+
 TEST_F(Listening, WhereThereAreTooManyTheOldestSilentOneGoes) {
   ASSERT_GE(reserve_descriptors(2 * kMostStrangers + 64), 2 * kMostStrangers + 16);
   for (size_t i = 0; i < kMostStrangers; i++) {
