@@ -48,13 +48,17 @@ const std::byte* flat(const void* memory, ptrdiff_t count, const Elements& eleme
 // Whether arguments are such; MPI itself says what is wrong with others.
 template <typename Count>
 bool are_counts(const Count counts[], int n) {
-  return std::all_of(counts, counts + n, [](Count count) { return count >= 0; });
+  return counts && std::all_of(counts, counts + n, [](Count count) { return count >= 0; });
 }
-bool are_elements(MPI_Count count, MPI_Datatype type) {
-  return count >= 0 && type != MPI_DATATYPE_NULL;
+template <typename Count, typename Displacement>
+bool are_blocks(const Count counts[], const Displacement displacements[], int n) {
+  return displacements && are_counts(counts, n);
+}
+bool are_elements(const void* memory, MPI_Count count, MPI_Datatype type) {
+  return memory != MPI_IN_PLACE && count >= 0 && type != MPI_DATATYPE_NULL;
 }
 bool are_sent(const void* send, MPI_Count count, MPI_Datatype type) {
-  return send == MPI_IN_PLACE || are_elements(count, type);
+  return send == MPI_IN_PLACE || are_elements(send, count, type);
 }
 bool is_root(int root, const Held& held) { return root >= 0 && root < held.size; }
 
@@ -76,7 +80,7 @@ void* left_in(Operation* o, void* memory, MPI_Count count, MPI_Datatype type) {
 bool all_reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count count,
                 MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
-  if (!r || count < 0 || !on(o, "Allreduce", comm, blocks)) return false;
+  if (!r || !are_elements(recv, count, type) || !on(o, "Allreduce", comm, blocks)) return false;
   const void* const in = read_from(o, send == MPI_IN_PLACE ? recv : send, count, type);
   void* const out = left_in(o, recv, count, type);
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
@@ -90,8 +94,11 @@ bool reduce(Operation* o, bool blocks, const void* send, void* recv, MPI_Count c
             MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
   if (!r || count < 0 || !on(o, "Reduce", comm, blocks) || !is_root(root, *o->held)) return false;
+  // Only the root may reduce in place, and no other rank has to say where the result goes.
+  const bool is_at_root = o->held->rank == root;
+  if ((is_at_root ? recv : send) == MPI_IN_PLACE) return false;
   const void* const in = read_from(o, send == MPI_IN_PLACE ? recv : send, count, type);
-  void* const out = o->held->rank == root ? left_in(o, recv, count, type) : recv;
+  void* const out = is_at_root ? left_in(o, recv, count, type) : recv;
   o->start = [=](sennit_comm_t sennits, sennit_work_t* work) {
     return sennit_reduce_start(in, out, static_cast<size_t>(count) * r->per, r->type, r->op, root,
                                sennits, work);
@@ -104,8 +111,8 @@ bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* sen
                     const std::vector<MPI_Count>& counts, MPI_Datatype type, MPI_Op op,
                     MPI_Comm comm) {
   const std::optional<Reduction> r = reduction_of(type, op);
-  if (!r || !are_counts(counts.data(), static_cast<int>(counts.size())) ||
-      !on(o, name, comm, blocks))
+  if (!r || recv == MPI_IN_PLACE || counts.empty() ||
+      !are_counts(counts.data(), static_cast<int>(counts.size())) || !on(o, name, comm, blocks))
     return false;
   for (const MPI_Count count : counts) o->counts.push_back(static_cast<size_t>(count) * r->per);
   const bool in_place = send == MPI_IN_PLACE;
@@ -124,24 +131,27 @@ bool reduce_scatter(Operation* o, bool blocks, const char* name, const void* sen
   return true;
 }
 
+size_t size_of(MPI_Comm comm) {
+  int size = 0;
+  if (comm != MPI_COMM_NULL) PMPI_Comm_size(comm, &size);
+  return static_cast<size_t>(size);
+}
 // recvcounts has an entry for each rank.
 template <typename Count>
 std::vector<MPI_Count> listed(const Count counts[], MPI_Comm comm) {
-  int size = 0;
-  PMPI_Comm_size(comm, &size);
-  return {counts, counts + size};
+  if (!counts) return {};
+  return {counts, counts + size_of(comm)};
 }
 std::vector<MPI_Count> equal(MPI_Count count, MPI_Comm comm) {
-  int size = 0;
-  PMPI_Comm_size(comm, &size);
-  return std::vector<MPI_Count>(static_cast<size_t>(size), count);
+  return std::vector<MPI_Count>(size_of(comm), count);
 }
 
 // ---- what moves ----
 
 bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Datatype type,
                int root, MPI_Comm comm) {
-  if (!are_elements(count, type) || !on(o, "Bcast", comm, blocks) || !is_root(root, *o->held))
+  if (!are_elements(buffer, count, type) || !on(o, "Bcast", comm, blocks) ||
+      !is_root(root, *o->held))
     return false;
   const Elements elements(type);
   const size_t bytes = bytes_of(count, elements);
@@ -163,7 +173,7 @@ bool broadcast(Operation* o, bool blocks, void* buffer, MPI_Count count, MPI_Dat
 bool all_gather(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (!are_elements(recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
+  if (!are_elements(recv, recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
       !on(o, "Allgather", comm, blocks))
     return false;
   const Elements to(recv_type);
@@ -245,8 +255,8 @@ template <typename Count, typename Displacement>
 bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
                   MPI_Datatype send_type, void* recv, const Count counts[],
                   const Displacement displacements[], MPI_Datatype recv_type, MPI_Comm comm) {
-  if (recv_type == MPI_DATATYPE_NULL || !are_sent(send, send_count, send_type) ||
-      !on(o, "Allgatherv", comm, blocks) || !are_counts(counts, o->held->size))
+  if (!are_elements(recv, 0, recv_type) || !are_sent(send, send_count, send_type) ||
+      !on(o, "Allgatherv", comm, blocks) || !are_blocks(counts, displacements, o->held->size))
     return false;
   const Elements to(recv_type);
   const int self = o->held->rank;
@@ -266,7 +276,7 @@ bool all_gather_v(Operation* o, bool blocks, const void* send, Count send_count,
 bool all_to_all(Operation* o, bool blocks, const void* send, MPI_Count send_count,
                 MPI_Datatype send_type, void* recv, MPI_Count recv_count, MPI_Datatype recv_type,
                 MPI_Comm comm) {
-  if (!are_elements(recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
+  if (!are_elements(recv, recv_count, recv_type) || !are_sent(send, send_count, send_type) ||
       !on(o, "Alltoall", comm, blocks))
     return false;
   const Elements to(recv_type);
@@ -305,11 +315,13 @@ bool all_to_all_v(Operation* o, bool blocks, const void* send, const Count send_
                   const Count recv_counts[], const Displacement recv_displacements[],
                   MPI_Datatype recv_type, MPI_Comm comm) {
   const bool in_place = send == MPI_IN_PLACE;
-  if (recv_type == MPI_DATATYPE_NULL || (!in_place && send_type == MPI_DATATYPE_NULL) ||
+  if (!are_elements(recv, 0, recv_type) || !are_sent(send, 0, send_type) ||
       !on(o, "Alltoallv", comm, blocks))
     return false;
   const int size = o->held->size;
-  if (!are_counts(recv_counts, size) || (!in_place && !are_counts(send_counts, size))) return false;
+  if (!are_blocks(recv_counts, recv_displacements, size) ||
+      (!in_place && !are_blocks(send_counts, send_displacements, size)))
+    return false;
   const Elements to(recv_type);
   const Elements from = in_place ? to : Elements(send_type);
   const void* in = send;

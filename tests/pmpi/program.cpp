@@ -466,7 +466,9 @@ void errors() {
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &comm);
   MPI_Barrier(comm);
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  // Of some errors Open MPI tells another communicator.
+  for (MPI_Comm told : {comm, MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(told, MPI_ERRORS_RETURN);
   int number = 0, sum = 0;
   expect_error(MPI_Reduce_scatter_block(MPI_IN_PLACE, &number, -1, MPI_INT, MPI_SUM, comm),
                MPI_ERR_COUNT, "a count that is none");
@@ -475,6 +477,23 @@ void errors() {
                "a root of a reduction that is none");
   expect_error(MPI_Bcast(&number, 1, MPI_DATATYPE_NULL, 0, comm), MPI_ERR_TYPE,
                "a type that is none");
+  expect_error(MPI_Bcast(MPI_IN_PLACE, 1, MPI_INT, 0, comm), MPI_ERR_ARG, "no place to bcast to");
+  expect_error(MPI_Allreduce(&number, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm), MPI_ERR_BUFFER,
+               "no place for a sum");
+  expect_error(MPI_Reduce_scatter_block(&number, MPI_IN_PLACE, 1, MPI_INT, MPI_SUM, comm),
+               MPI_ERR_ARG, "no place for a part of a sum");
+  expect_error(MPI_Alltoall(&number, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, comm), MPI_ERR_ARG,
+               "no place to receive");
+  expect_error(MPI_Reduce_scatter(&number, &sum, nullptr, MPI_INT, MPI_SUM, comm), MPI_ERR_COUNT,
+               "no counts");
+  const std::vector<int> ones(static_cast<size_t>(size), 1);
+  expect_error(MPI_Allgatherv(&number, 1, MPI_INT, &sum, ones.data(), nullptr, MPI_INT, comm),
+               MPI_ERR_BUFFER, "no displacements");
+  if (rank > 0)  // the root would wait
+    expect_error(MPI_Reduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, 0, comm), MPI_ERR_ARG,
+                 "a reduction in place that is not at the root");
+  for (MPI_Comm told : {MPI_COMM_WORLD, MPI_COMM_SELF})
+    MPI_Comm_set_errhandler(told, MPI_ERRORS_ARE_FATAL);
   MPI_Comm_free(&comm);
 }
 #endif
