@@ -137,9 +137,16 @@ typedef struct sennit_config_t {
   int32_t arrival_timeout_ms;
   /* of communicators of some of the job's ranks: as SENNIT_CONCURRENCY, or NULL */
   const char* concurrency;
+  /* NULL, or whether the caller wants the start no more: asked with `interrupted_user`, by the
+   * calling thread, about every 50 ms while sennit_comm_init_rank or _env waits. Not 0: unless it
+   * is complete by then the start ends with SENNIT_ABORTED within two seconds, also on the ranks
+   * that this one has reached; the others wait for it as for one that does not come. It must not
+   * start a job, and is not called again. */
+  int (*interrupted)(void* interrupted_user);
+  void* interrupted_user;
 } sennit_config_t;
 #define SENNIT_CONFIG_INIT \
-  { sizeof(sennit_config_t), 1, NULL, NULL, 0, NULL }
+  { sizeof(sennit_config_t), 1, NULL, NULL, 0, NULL, NULL, NULL }
 
 /* ---- communicators ---- */
 
@@ -167,7 +174,7 @@ SENNIT_EXPORT sennit_status_t sennit_comm_init_env(sennit_comm_t* comm,
 SENNIT_EXPORT sennit_status_t sennit_comm_init_mpi(sennit_comm_t* comm, const void* mpi_comm,
                                                    const sennit_config_t* config);
 /* `size` ranks as threads of this process: comms[i] is rank i's, each to be used by a thread of its
- * own. */
+ * own. Waits for nobody else, and so is not interrupted. */
 SENNIT_EXPORT sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
                                                      const sennit_config_t* config);
 

@@ -130,12 +130,20 @@ using Made = std::shared_ptr<PyCommunicator>;
 
 using Text = std::optional<std::string>;
 
+// Of a start that waits. What a signal's handler has thrown stays with the thread.
+int interrupted(void*) {
+  if (outlives_interpreter()) return 0;
+  const py::gil_scoped_acquire locked;
+  return PyErr_CheckSignals();
+}
+
 struct Config {
   Config(const Text& fabric, const Text& algorithm, const Text& concurrency,
          std::optional<double> arrival_timeout) {
     if (fabric) c.fabric = fabric->c_str();
     if (algorithm) c.algorithm = algorithm->c_str();
     if (concurrency) c.concurrency = concurrency->c_str();
+    if (handles_signals()) c.interrupted = interrupted;
     if (!arrival_timeout) return;
     if (!(*arrival_timeout > 0 && *arrival_timeout <= 2e6))
       throw_error(SENNIT_INVALID_ARGUMENT, "arrival_timeout must be seconds > 0 and <= 2,000,000");
@@ -155,12 +163,32 @@ void unlocked(sennit_comm_t comm, F&& function) {
   check(status, comm);
 }
 
+// The communicator that `start` makes, which ends where the handler of a signal throws meanwhile.
+template <typename F>
+Made started(F&& start) {
+  sennit_comm_t comm = nullptr;
+  sennit_status_t status;
+  {
+    const Unlocked release;
+    status = start(&comm);
+  }
+  if (!PyErr_Occurred()) {
+    check(status);
+    return std::make_shared<PyCommunicator>(comm);
+  }
+  const py::error_already_set signal;
+  if (comm) {  // it was just made, and others would wait for this rank
+    const PyCommunicator made(comm);
+    const Unlocked release;
+    sennit_comm_abort(comm);
+  }
+  throw signal;
+}
+
 Made init(const Text& fabric, const Text& algorithm, const Text& concurrency,
           std::optional<double> arrival_timeout) {
   const Config config(fabric, algorithm, concurrency, arrival_timeout);
-  sennit_comm_t comm = nullptr;
-  unlocked(nullptr, [&] { return sennit_comm_init_env(&comm, &config.c); });
-  return std::make_shared<PyCommunicator>(comm);
+  return started([&](sennit_comm_t* comm) { return sennit_comm_init_env(comm, &config.c); });
 }
 
 Made init_rank(const py::bytes& unique_id, int rank, int size, const Text& fabric,
@@ -174,9 +202,8 @@ Made init_rank(const py::bytes& unique_id, int rank, int size, const Text& fabri
                 fmt::format("init_rank: the id has {} bytes, not the {} that unique_id() gives",
                             text.size(), sizeof id));
   std::memcpy(&id, text.data(), sizeof id);
-  sennit_comm_t comm = nullptr;
-  unlocked(nullptr, [&] { return sennit_comm_init_rank(&comm, size, &id, rank, &config.c); });
-  return std::make_shared<PyCommunicator>(comm);
+  return started(
+      [&](sennit_comm_t* comm) { return sennit_comm_init_rank(comm, size, &id, rank, &config.c); });
 }
 
 std::vector<Made> init_local(int size, const Text& fabric, const Text& algorithm,
@@ -389,9 +416,11 @@ void add_making(py::module_& module) {
              "it secret: who holds it may join.\n\n"
              "address: \"host:port\", where rank 0 is to listen. Then every rank makes the id for "
              "itself, with the same SENNIT_SECRET.");
-  module.def("init_rank", &init_rank, py::arg("unique_id"), py::arg("rank"), py::arg("size"),
-             py::kw_only(), fabric, algorithm, concurrency, timeout,
-             "A Communicator of `size` ranks that were handed one id. Waits for all.");
+  module.def(
+      "init_rank", &init_rank, py::arg("unique_id"), py::arg("rank"), py::arg("size"),
+      py::kw_only(), fabric, algorithm, concurrency, timeout,
+      "A Communicator of `size` ranks that were handed one id. Waits for all; Control-C ends "
+      "that.");
   module.def("init_local", &init_local, py::arg("size"), py::kw_only(), fabric, algorithm,
              concurrency, "`size` Communicators, one for each of as many threads of this process.");
 }

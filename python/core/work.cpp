@@ -24,17 +24,6 @@ constexpr int64_t kPatienceMs = 1000;      // of an interpreter that ends
 thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
 thread_local int groups_open = 0;
 
-// Python's own rule: handlers of signals run in the main thread alone. In an interpreter that ends,
-// where modules are gone, no other thread asks.
-bool handles_signals() {
-  try {
-    const py::object main = py::module_::import("threading").attr("main_thread")();
-    return main.attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
-  } catch (const std::exception&) {
-    return true;
-  }
-}
-
 // Of a group's calls: the communicator that has failed so. NULL: the group failed for another
 // reason.
 sennit_comm_t failed_so(sennit_status_t status, const std::vector<std::shared_ptr<PyWork>>& calls) {
@@ -77,6 +66,15 @@ class Group {
 };
 
 }  // namespace
+
+bool handles_signals() {
+  try {
+    const py::object main = py::module_::import("threading").attr("main_thread")();
+    return main.attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
 
 bool in_group() { return groups_open > 0; }
 void keep_in_group(std::shared_ptr<PyWork> call) { kept->push_back(std::move(call)); }

@@ -66,6 +66,10 @@ class PyWork {
   std::optional<int> source_;
 };
 
+// Python's own rule: handlers of signals run in the main thread alone. In an interpreter that ends,
+// where modules are gone, no other thread asks.
+bool handles_signals();
+
 // The calls of this thread's open group stay until the group has ended.
 bool in_group();
 void keep_in_group(std::shared_ptr<PyWork> call);

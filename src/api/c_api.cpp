@@ -75,6 +75,24 @@ sennit_config_t whole_config(const sennit_config_t* config) {
   return whole;
 }
 
+// Of a start that waits: whether its caller, who lives no longer than this, wants it no more.
+class Asking {
+ public:
+  explicit Asking(const sennit_config_t* config) {
+    const sennit_config_t given = whole_config(config);
+    if (given.interrupted)
+      interruption_ = Interruption(
+          [ask = given.interrupted, user = given.interrupted_user] { return ask(user) != 0; });
+  }
+  ~Asking() { interruption_.end(); }
+  Asking(const Asking&) = delete;
+  Asking& operator=(const Asking&) = delete;
+  const Interruption& interruption() const { return interruption_; }
+
+ private:
+  Interruption interruption_;
+};
+
 Status checked_config(const sennit_config_t* config) {
   if (config && (config->size < kLeastConfigBytes || config->version != 1))
     return invalid(
@@ -244,9 +262,10 @@ sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const senni
   return guarded([&]() -> Status {
     if (!comm || !id) return invalid("comm or id is NULL");
     SENNIT_RETURN_IF_ERROR(checked_config(config));  // an id starts one job only
+    const Asking asking(config);
     const auto* bytes = reinterpret_cast<const std::byte*>(id->internal);
     Result<BootstrapOptions> bootstrap =
-        options_from_unique_id({bytes, sizeof id->internal}, rank, size);
+        options_from_unique_id({bytes, sizeof id->internal}, rank, size, asking.interruption());
     if (!bootstrap) return bootstrap.status();
     Result<sennit_comm_t> made = start_job(*std::move(bootstrap), config);
     if (!made) return made.status();
@@ -258,10 +277,12 @@ sennit_status_t sennit_comm_init_rank(sennit_comm_t* comm, int size, const senni
 sennit_status_t sennit_comm_init_env(sennit_comm_t* comm, const sennit_config_t* config) {
   return guarded([&]() -> Status {
     if (!comm) return invalid("comm is NULL");
+    SENNIT_RETURN_IF_ERROR(checked_config(config));
+    const Asking asking(config);
     // Starts of one process look alike to the others: threads that start jobs do so one after the
     // other.
     const MutexLock one_at_a_time(start_mutex());
-    Result<Launch> launch = launch_from_environment();
+    Result<Launch> launch = launch_from_environment(asking.interruption());
     if (!launch) return launch.status();
     Result<sennit_comm_t> made = start_job(launch->bootstrap, config);
     if (!made) return made.status();
@@ -274,15 +295,19 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
                                        const sennit_config_t* config) {
   return guarded([&]() -> Status {
     if (!comms || size < 1) return invalid("comms is NULL or size < 1");
+    SENNIT_RETURN_IF_ERROR(checked_config(config));
     SENNIT_RETURN_IF_ERROR(check_environment());
     sennit_unique_id_t id;
     if (sennit_get_unique_id(&id) != SENNIT_OK) return {SENNIT_OUT_OF_RESOURCES, t_last_error};
+    sennit_config_t of_threads = whole_config(config);
+    of_threads.size = sizeof of_threads;
+    of_threads.interrupted = nullptr;  // it is for the calling thread
     std::vector<Status> results(static_cast<size_t>(size));
     std::vector<sennit_comm_t> made(static_cast<size_t>(size), nullptr);
     try {
       run_together(made.size(), [&](size_t i) {
         const sennit_status_t kind =
-            sennit_comm_init_rank(&made[i], size, &id, static_cast<int>(i), config);
+            sennit_comm_init_rank(&made[i], size, &id, static_cast<int>(i), &of_threads);
         if (kind != SENNIT_OK) results[i] = Status(kind, sennit_last_error());
       });
     } catch (const std::exception& error) {

@@ -67,9 +67,15 @@ Result<std::shared_ptr<Context>> Context::start(const BootstrapOptions& bootstra
     *shared = *with;
     return std::shared_ptr<Context>();
   }
-  SENNIT_RETURN_IF_ERROR(context->connect(settings));
-  if (context->options_.probe != "0" && context->size() > 1)
-    SENNIT_RETURN_IF_ERROR(probe_fabric(context));
+  Status made = context->connect(settings);
+  if (made.ok() && context->options_.probe != "0" && context->size() > 1)
+    made = probe_fabric(context);
+  if (bootstrap.interruption.wanted()) {
+    made = Interruption::status();
+    // For those that have all they need from this rank, and would wait for it in their first call.
+    context->control_->fail(kWholeJob, made.with_context(fmt::format("rank {}", bootstrap.rank)));
+  }
+  if (!made.ok()) return made;
   context->begin_watching(*watched_every);
   return context;
 }
@@ -249,19 +255,31 @@ void Context::stalled(Execution& execution) {
   // where it is on a device not even that, since the peer's stream may come to its call late.
   const auto waited_ms = static_cast<int64_t>(execution.stalled_ns / kNsPerMs);
   watch_.message_stalls(std::chrono::nanoseconds(execution.stalled_ns));
-  if (execution.on_device() || waited_ms < arrival_timeout_ms_) return;
+  if (execution.on_device()) return;
+  if (waited_ms < arrival_timeout_ms_) {
+    CallDescriptor message;
+    message.comm = execution.comm();
+    message.text = text_of_message(execution);
+    message.stalled_ms = waited_ms;
+    message.peer = execution.peer();
+    if (message.peer >= 0) control_->report_stall(message);
+    return;
+  }
   engine_->assert_locked();
   engine_->failed_here(execution.comm(), unanswered(execution, waited_ms));
 }
 
-Status Context::unanswered(const Execution& execution, int64_t waited_ms) const {
+std::string Context::text_of_message(const Execution& execution) {
   const uint32_t comm = without_channel(execution.comm());
   // Of a group that is made the description has the tag already.
   const std::string tag = comm == execution.comm() ? fmt::format(", tag {},", execution.tag()) : "";
+  return fmt::format("{}{} on communicator {}", execution.prepared().description, tag, comm);
+}
+
+Status Context::unanswered(const Execution& execution, int64_t waited_ms) const {
   return {SENNIT_TIMED_OUT,
-          fmt::format("rank {} has waited {} ms in {}{} on communicator {}: no matching call has "
-                      "completed it",
-                      rank(), waited_ms, execution.prepared().description, tag, comm)};
+          fmt::format("rank {} has waited {} ms in {}: no matching call has completed it", rank(),
+                      waited_ms, text_of_message(execution))};
 }
 
 void Context::expire(const Execution& execution, int64_t waited_ms) {

@@ -79,6 +79,8 @@ class Context {
   Control::Callbacks control_callbacks();
   Engine::Callbacks engine_callbacks();
   void stalled(Execution& execution);
+  // "recv count 1 int32 from rank 0, tag 0, on communicator 1"
+  static std::string text_of_message(const Execution& execution);
   // Of a message, whose time is over.
   Status unanswered(const Execution& execution, int64_t waited_ms) const;
 

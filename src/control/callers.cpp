@@ -14,6 +14,18 @@ bool Callers::post(std::function<void()> command) {
   return true;
 }
 
+bool Callers::await_start(const Interruption& interruption) {
+  bool interrupted = false;
+  MutexLock lock(mutex_);
+  while (!started_ && !interrupted) {
+    changed_.wait_until(lock, interruption.next());
+    lock.unlock();
+    interrupted = interruption.wanted();
+    lock.lock();
+  }
+  return started_.has_value();
+}
+
 Status Callers::wait_for_start() {
   MutexLock lock(mutex_);
   while (!started_) changed_.wait(lock);
@@ -21,13 +33,21 @@ Status Callers::wait_for_start() {
 }
 
 Result<Callers::Blobs> Callers::wait_for_result(uint32_t number, const std::string& what,
-                                                int64_t limit_ms) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+                                                int64_t limit_ms,
+                                                const Interruption& interruption) {
+  const auto end = Interruption::Clock::now() + std::chrono::milliseconds(limit_ms);
+  bool interrupted = false;
   MutexLock lock(mutex_);
-  while (!results_.count(number) && failure_.ok() && !ended_)
-    if (changed_.wait_until(lock, end) == std::cv_status::timeout) break;
+  while (!results_.count(number) && failure_.ok() && !ended_ && !interrupted &&
+         Interruption::Clock::now() < end) {
+    changed_.wait_until(lock, interruption.next(end));
+    lock.unlock();
+    interrupted = interruption.wanted();
+    lock.lock();
+  }
   if (auto node = results_.extract(number)) return std::move(node.mapped());
   if (!failure_.ok()) return failure_;
+  if (interrupted) return Interruption::status().with_context(what);
   if (ended_) return Status{SENNIT_ABORTED, what + ": this rank has left the job"};
   return Status{SENNIT_TIMED_OUT,
                 fmt::format("{}: nothing came from rank 0 within {} ms", what, limit_ms)};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mutex.hpp"
+#include "base/process/interruption.hpp"
 #include "base/status.hpp"
 #include "control/messages.hpp"
 
@@ -22,12 +23,15 @@ class Callers {
   // ---- callers ----
   // For the control thread to do. False: that has ended, and nobody will.
   bool post(std::function<void()> command) SENNIT_EXCLUDES(mutex_);
+  // Until the start is over; false where the caller wanted it no more before that.
+  bool await_start(const Interruption& interruption) SENNIT_EXCLUDES(mutex_);
   // Until the start is over, which has a time limit of its own.
   Status wait_for_start() SENNIT_EXCLUDES(mutex_);
   // What came of small collective `number`; also an error when the job fails, when this rank has
-  // left, or when nothing has come after `limit_ms`. `what` begins the text of these.
-  Result<Blobs> wait_for_result(uint32_t number, const std::string& what, int64_t limit_ms)
-      SENNIT_EXCLUDES(mutex_);
+  // left, when the caller wants it no more, or when nothing has come after `limit_ms`. `what`
+  // begins the text of these.
+  Result<Blobs> wait_for_result(uint32_t number, const std::string& what, int64_t limit_ms,
+                                const Interruption& interruption = {}) SENNIT_EXCLUDES(mutex_);
   // The last failure of the job that was told; ok: none.
   Status failure() const SENNIT_EXCLUDES(mutex_);
   // Until the control thread has ended, or the time is up.

@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "base/process/interruption.hpp"
 #include "base/status.hpp"
 #include "record/measured_clock.hpp"
 
@@ -65,6 +66,9 @@ struct BootstrapOptions {
   std::string interface;  // SENNIT_INTERFACE: listen on this interface or address only
   // Jobs that may carry this one's communicator, for a job whose number all ranks know.
   std::vector<Membership> memberships;
+  // Where it is wanted, what waits in the start ends, and so does the start on all ranks that this
+  // one has reached.
+  Interruption interruption;
 };
 
 // The signature of a call that waits to be told by which plan it runs, and matches any.
@@ -81,6 +85,9 @@ struct CallDescriptor {
   int64_t stalled_ms = 0;
   // It is in a stream that has not come to it: the rank has made the call, and is not late.
   bool in_stream = false;
+  // Of a message: the world rank at its other end, and `text` is all of it. Nobody else need be in
+  // it, so the only thing to know is whether that rank has left.
+  int peer = -1;
 };
 
 // One rank's part in the control plane. It owns a thread and its sockets; destroying it says
@@ -142,8 +149,8 @@ class Control {
   // A data connection to `peer` broke. The coordinator decides whether the peer is dead or only the
   // link.
   virtual void report_suspect(int peer, const std::string& what) = 0;
-  // No progress for stall_ms in this call: the coordinator compares the members' calls. Repeat
-  // while stalled.
+  // No progress for stall_ms in this call: the coordinator compares the members' calls. A message
+  // fails its communicator where its peer has left. Repeat while stalled.
   virtual void report_stall(const CallDescriptor& mine) = 0;
   // This rank's time for the call is over, after waited_ms: the communicator fails with
   // SENNIT_TIMED_OUT, and the text names who has not come to it.

@@ -257,8 +257,8 @@ struct Broadcast {
   SENNIT_CONTROL_MESSAGE(broadcast);
 };
 
-// Rank 0 floods it when not all contributions came within the arrival time-out: all_gather `number`
-// fails on all ranks, with this.
+// Rank 0 floods it when not all contributions came within the arrival time-out, or somebody left
+// meanwhile: all_gather `number` fails on all ranks, with this.
 struct CollectiveOff {
   uint32_t number = 0;
   Status status;

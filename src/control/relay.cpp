@@ -412,6 +412,7 @@ namespace {
 constexpr int64_t kConnectMs = 3000;
 constexpr int64_t kAnswerMs = 10'000;
 constexpr int64_t kPauseMs = 100;  // between two rounds of all addresses
+constexpr int64_t kAskMs = 50;     // between two looks at whether the caller still wants it
 
 // What came of one attempt.
 struct Told {
@@ -440,7 +441,7 @@ Told judge(const Connection& connection, const std::vector<ReceivedFrame>& messa
 }
 
 Told tell_at(const Address& address, const IdSecrets& id, const EncodedFrame& frame,
-             int64_t deadline_ms) {
+             int64_t deadline_ms, const Interruption& interruption) {
   int error = 0;
   const Result<int> fd = connect_to(address, &error);
   if (!fd) return {.nobody = error == ECONNREFUSED, .why = fd.status()};
@@ -454,7 +455,8 @@ Told tell_at(const Address& address, const IdSecrets& id, const EncodedFrame& fr
     const int64_t left = std::min(connection.deadline_ms, deadline_ms) - now_ms();
     if (left <= 0) return {.why = {SENNIT_TIMED_OUT, "no answer"}};
     pollfd entry{*fd, static_cast<short>(POLLIN | (connection.wants_write() ? POLLOUT : 0)), 0};
-    if (::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, kAnswerMs))) <= 0) continue;
+    if (interruption.wanted()) return {.no_use = true, .why = Interruption::status()};
+    if (::poll(&entry, 1, static_cast<int>(std::min<int64_t>(left, kAskMs))) <= 0) continue;
     connection.drive(&messages, now_ms());
     if (!messages.empty() || connection.end() != End::none) return judge(connection, messages);
   }
@@ -463,7 +465,8 @@ Told tell_at(const Address& address, const IdSecrets& id, const EncodedFrame& fr
 }  // namespace
 
 Status tell_maker(const std::vector<Address>& maker, const IdSecrets& id, int ranks,
-                  const std::vector<Address>& own, int64_t limit_ms) {
+                  const std::vector<Address>& own, int64_t limit_ms,
+                  const Interruption& interruption) {
   RootAt mine{RootAt::Where::elsewhere, ranks, own};
   if (mine.addresses.size() > kMostRootAddresses) mine.addresses.resize(kMostRootAddresses);
   const EncodedFrame frame = encode(mine);
@@ -474,7 +477,7 @@ Status tell_maker(const std::vector<Address>& maker, const IdSecrets& id, int ra
     Status last;
     bool nobody = true;
     for (const Address& address : maker) {
-      const Told told = tell_at(address, id, frame, deadline_ms);
+      const Told told = tell_at(address, id, frame, deadline_ms, interruption);
       if (told.heard) return {};
       if (told.no_use) return told.why.with_context(where);
       nobody = nobody && told.nobody;
@@ -489,7 +492,8 @@ Status tell_maker(const std::vector<Address>& maker, const IdSecrets& id, int ra
     if (now_ms() + kPauseMs >= deadline_ms)
       return {SENNIT_TIMED_OUT, fmt::format("{} it cannot be reached within {} ms ({})", where,
                                             limit_ms, last.text())};
-    std::this_thread::sleep_for(std::chrono::milliseconds(kPauseMs));
+    interruption.sleep(std::chrono::milliseconds(kPauseMs));
+    if (interruption.wanted()) return Interruption::status().with_context(where);
   }
 }
 

@@ -20,6 +20,7 @@
 #include "base/mutex.hpp"
 #include "base/net/socket.hpp"
 #include "base/process/forked.hpp"
+#include "base/process/interruption.hpp"
 #include "base/status.hpp"
 #include "control/poller.hpp"
 
@@ -78,8 +79,9 @@ class Relay {
 
 // Rank 0's part, where another process made the id, at one of `maker`'s addresses: tells it where
 // rank 0 listens. Blocks until the maker has heard it. Errors: the maker has ended, does not answer
-// within `limit_ms`, or knows of another rank 0.
+// within `limit_ms`, or knows of another rank 0; or the caller wants it no more.
 Status tell_maker(const std::vector<Address>& maker, const IdSecrets& id, int ranks,
-                  const std::vector<Address>& own, int64_t limit_ms);
+                  const std::vector<Address>& own, int64_t limit_ms,
+                  const Interruption& interruption);
 
 }  // namespace sennit::control

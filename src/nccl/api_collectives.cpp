@@ -46,7 +46,11 @@ Outcome read_arguments(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, Arg
     return {};
   }
   arguments->premultiplied = arguments->state->find_op(op);
-  return arguments->premultiplied ? Outcome{} : no_op(op);
+  if (!arguments->premultiplied) return no_op(op);
+  if (arguments->premultiplied->type == arguments->type) return {};
+  return {ncclInvalidArgument, "op " + std::to_string(static_cast<int>(op)) +
+                                   " was created for another datatype than " +
+                                   std::to_string(static_cast<int>(type)) + ", the call's"};
 }
 
 // The operation is sennit's for as long as the call is prepared, which is when the input is
@@ -174,13 +178,17 @@ Outcome make_call(const Arguments& arguments, std::initializer_list<const void*>
 
 constexpr int kNobody = INT_MIN;
 
-// A call without elements: as NCCL has it, nothing happens, in no stream and on no rank. `rank`:
-// its root or its peer, or kNobody.
-Outcome make_nothing(CommunicatorState& state, int rank) {
+// `rank`: a call's root or its peer, or kNobody.
+Outcome check_rank(const CommunicatorState& state, int rank) {
+  if (rank == kNobody) return {};
   int size = INT_MAX;  // of one that is still being made it is not known
   if (const sennit_comm_t comm = state.comm()) sennit_comm_size(comm, &size);
-  if (rank != kNobody && (rank < 0 || rank >= size))
-    return {ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size)};
+  if (rank >= 0 && rank < size) return {};
+  return {ncclInvalidArgument, "rank " + std::to_string(rank) + " of " + std::to_string(size)};
+}
+
+// A call without elements: as NCCL has it, nothing happens, in no stream and on no rank.
+Outcome make_nothing(const CommunicatorState& state) {
   Outcome status = state.status();
   return status.result == ncclInProgress ? Outcome{} : status;
 }
@@ -197,8 +205,9 @@ ncclResult_t call(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, const Ca
   return guarded([&] {
     Arguments arguments;
     Outcome outcome = read_arguments(comm, type, op, &arguments);
+    if (outcome.ok()) outcome = check_rank(*arguments.state, shape.rank);
     if (outcome.ok() && shape.count == 0)
-      outcome = make_nothing(*arguments.state, shape.rank);
+      outcome = make_nothing(*arguments.state);
     else if (outcome.ok())
       outcome = make_call(arguments, memory, stream, std::move(make));
     if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);

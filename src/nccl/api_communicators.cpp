@@ -33,11 +33,11 @@ Outcome outcome_of(sennit_status_t status) {
   return {result_of(status), sennit_last_error()};
 }
 
-// Has `make` fill the new communicator, at once or at the end of the group, and gives its handle
-// to the caller. It is of its parent's device, or of that which is current. Where the calls of
-// `parent`, or without one those of the new communicator, do not block, the caller has gone on by
-// then: it gets the handle at once, if `expected` says that there will be a communicator. Else only
-// where it was made.
+// Has make(state, &comm) fill the new communicator, at once or at the end of the group, and gives
+// its handle to the caller. It is of its parent's device, or of that which is current. Where the
+// calls of `parent`, or without one those of the new communicator, do not block, the caller has
+// gone on by then: it gets the handle at once, if `expected` says that there will be a
+// communicator. Else only where it was made.
 template <typename F>
 Outcome create(ncclComm_t* result, bool blocking, bool expected, CallBatch batch,
                const std::shared_ptr<CommunicatorState>& parent, F make) {
@@ -49,13 +49,14 @@ Outcome create(ncclComm_t* result, bool blocking, bool expected, CallBatch batch
   if (at_once && expected) *result = make_handle(state);
   batch.communicators.push_back(state);
   if (parent) batch.communicators.push_back(parent);
-  batch.creations.push_back([state, result, at_once, make] {
+  const auto make_it = [state, result, at_once, make] {
     sennit_comm_t made = nullptr;
-    const Outcome outcome = outcome_of(make(&made));
+    const Outcome outcome = outcome_of(make(*state, &made));
     if (made) state->made(made);
     if (made && !at_once) *result = make_handle(state);
     return outcome;
-  });
+  };
+  batch.creations.push_back({parent, make_it});
   return submit(std::move(batch));
 }
 
@@ -74,11 +75,18 @@ Outcome init_rank(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank,
   if (Outcome off = read_environment(); !off.ok()) return off;
   Settings settings;
   if (Outcome off = read_config(given, {}, &settings); !off.ok()) return off;
-  return create(comm, settings.blocking, true, {}, nullptr, [=](sennit_comm_t* made) {
-    const sennit_config_t config = patient();
+  const auto start = [=](CommunicatorState& state, sennit_comm_t* made) {
+    sennit_config_t config = patient();
+    if (!state.blocking()) {  // else nobody has it who could abort it
+      config.interrupted = [](void* user) {
+        return static_cast<int>(static_cast<CommunicatorState*>(user)->given_up());
+      };
+      config.interrupted_user = &state;
+    }
     const sennit_unique_id_t own_id = own(id);
     return sennit_comm_init_rank(made, ranks, &own_id, rank, &config);
-  });
+  };
+  return create(comm, settings.blocking, true, {}, nullptr, start);
 }
 
 // Null, with the reason, where there is none yet; of one that blocks it is waited for, since it may
@@ -105,18 +113,20 @@ ncclResult_t with(ncclComm_t comm, F&& f) {
   return guarded([&] { return apply(comm, f); });
 }
 
-// A function that may be part of a group, which is off where this is.
+// A function that makes or ends a communicator, maybe in a group, which breaks where this is off.
 template <typename F>
-ncclResult_t grouped(F&& f) {
+ncclResult_t grouped(F&& f, const std::shared_ptr<CommunicatorState>& of = nullptr) {
   return guarded([&] {
     Outcome outcome = contain(f);
-    if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);
+    if (!outcome.ok() && outcome.result != ncclInProgress) break_group(outcome, of);
     return outcome;
   });
 }
 template <typename F>
 ncclResult_t grouped_with(ncclComm_t comm, F&& f) {
-  return grouped([&] { return apply(comm, f); });
+  Outcome why;
+  const std::shared_ptr<CommunicatorState> state = state_of(comm, &why);
+  return grouped([&] { return state ? f(state) : why; }, state);
 }
 
 }  // namespace
@@ -212,9 +222,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
     Settings settings;
     if (Outcome off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
     const bool member = color != kNcclNoColor;
-    return create(result, settings.blocking, member, {}, parent, [=](sennit_comm_t* made) {
+    const auto make = [=](const CommunicatorState&, sennit_comm_t* made) {
       return split(*parent, member ? color : SENNIT_NO_COLOR, key, made);
-    });
+    };
+    return create(result, settings.blocking, member, {}, parent, make);
   });
 }
 
@@ -247,10 +258,11 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excluded, int excluded_count, 
     if (off = read_config(config, {parent->blocking()}, &settings); !off.ok()) return off;
     CallBatch batch;
     if (flags == kNcclShrinkAbort) batch.aborted.push_back(parent);
-    return create(result, settings.blocking, true, std::move(batch), parent, [=](auto* smaller) {
+    const auto make = [=](const CommunicatorState&, sennit_comm_t* smaller) {
       return sennit_comm_create_group(parent->comm(), ranks.data(), static_cast<int>(ranks.size()),
                                       0, smaller);
-    });
+    };
+    return create(result, settings.blocking, true, std::move(batch), parent, make);
   });
 }
 
@@ -265,19 +277,29 @@ ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
   });
 }
 
+namespace {
+
+Outcome finalize(const std::shared_ptr<CommunicatorState>& state) {
+  CallBatch batch;
+  batch.communicators.push_back(state);
+  batch.blocking = state->blocking();
+  const Outcome outcome = submit(std::move(batch));
+  if (!outcome.ok() || in_group()) return outcome;
+  return state->status();
+}
+
+}  // namespace
+
 // Flushes what this rank has under way, and waits for no other rank: one thread may do so for
-// several ranks in turn.
+// several ranks in turn. Of what was revoked there is nothing to flush: where other ranks have not
+// revoked it yet, they make the other calls of a group that it is in.
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  return grouped_with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {
-    if (state->revoked())
-      return {ncclInvalidUsage, "the communicator was revoked: destroy, split or shrink it"};
-    CallBatch batch;
-    batch.communicators.push_back(state);
-    batch.blocking = state->blocking();
-    const Outcome outcome = submit(std::move(batch));
-    if (!outcome.ok() || in_group()) return outcome;
-    return state->status();
-  });
+  Outcome off;
+  const std::shared_ptr<CommunicatorState> state = state_of(comm, &off);
+  if (!state || !state->revoked()) return grouped_with(comm, finalize);
+  off = {ncclInvalidUsage, "the communicator was revoked: destroy, split or shrink it"};
+  note_in_group(off);
+  return report(off);
 }
 
 // What a forked child has of its parent it leaves alone.
@@ -290,7 +312,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   });
 }
 
-// A batch that is still under way keeps the state, and gives the communicator back at its end.
+// A batch that is still under way keeps the state, and gives the communicator back at its end: a
+// start ends soon after this has returned.
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!comm || inherited(comm)) return ncclSuccess;
   return with(comm, [&](const std::shared_ptr<CommunicatorState>& state) -> Outcome {

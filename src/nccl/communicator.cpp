@@ -47,6 +47,11 @@ sennit_comm_t CommunicatorState::comm() const {
   return comm_;
 }
 
+bool CommunicatorState::failed() const {
+  const MutexLock lock(mutex_);
+  return comm_ && sennit_comm_get_async_error(comm_) != SENNIT_OK;
+}
+
 void CommunicatorState::made(sennit_comm_t comm) {
   const MutexLock lock(mutex_);
   comm_ = comm;
@@ -58,10 +63,16 @@ void CommunicatorState::not_made(const Outcome& why) {
   if (!comm_ && turns_taken_ == 0 && first_error_.ok()) first_error_ = why;
 }
 
-void CommunicatorState::give_up() {
+void CommunicatorState::give_up(const Outcome& why) {
   const MutexLock lock(mutex_);
+  if (first_error_.ok()) first_error_ = why;
   given_up_ = true;
   if (comm_) sennit_comm_abort(comm_);
+}
+
+bool CommunicatorState::given_up() const {
+  const MutexLock lock(mutex_);
+  return given_up_;
 }
 
 sennit_status_t CommunicatorState::revoke() {

@@ -71,12 +71,16 @@ class CommunicatorState {
 
   // Null until it is made.
   sennit_comm_t comm() const SENNIT_EXCLUDES(mutex_);
+  // It is made, and has failed since: all its ranks know.
+  bool failed() const SENNIT_EXCLUDES(mutex_);
   // It is made. Where it has been given up in the meantime it is aborted at once.
   void made(sennit_comm_t comm) SENNIT_EXCLUDES(mutex_);
   // It will not be made, and why, unless it is already, or a job is to make it.
   void not_made(const Outcome& why) SENNIT_EXCLUDES(mutex_);
-  // Aborts it, now or as soon as it is made.
-  void give_up() SENNIT_EXCLUDES(mutex_);
+  // Aborts it, now or as soon as it is made, and so its other ranks wait for this one no longer. A
+  // start ends without it. `why`: its error from now on, where it has none.
+  void give_up(const Outcome& why = {}) SENNIT_EXCLUDES(mutex_);
+  bool given_up() const SENNIT_EXCLUDES(mutex_);
   // Aborts what is under way on it. What that ends with is no error of the communicator's.
   sennit_status_t revoke() SENNIT_EXCLUDES(mutex_);
   bool revoked() const SENNIT_EXCLUDES(mutex_);

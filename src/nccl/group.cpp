@@ -20,6 +20,8 @@ struct OpenGroup {
   CallBatch batch;
   std::optional<bool> blocking;  // as its first batch
   Outcome error;                 // of the first call that was off
+  bool breaks = false;           // one that was off makes or ends a communicator
+  Outcome noted;                 // of the first that was for nothing
   uint32_t made_after = forks();
 };
 thread_local OpenGroup t_group;
@@ -43,11 +45,26 @@ Outcome no_thread(const std::system_error& error) {
   return {ncclSystemError, std::string("the system has no thread left: ") + error.what()};
 }
 
-Outcome make_all(const std::vector<std::function<Outcome()>>& creations) {
-  if (creations.size() == 1) return creations.front()();
-  std::vector<Outcome> outcomes(creations.size());
+// One after the other, until one cannot be made.
+Outcome make_in_order(const std::vector<const Creation*>& creations) {
+  Outcome outcome;
+  for (const Creation* const creation : creations)
+    if (outcome.ok()) outcome = contain(creation->make);
+  return outcome;
+}
+
+Outcome make_all(const std::vector<Creation>& creations) {
+  std::vector<std::vector<const Creation*>> by_parent;
+  for (const Creation& creation : creations) {
+    const auto is_its = [&](const auto& some) { return some.front()->parent == creation.parent; };
+    auto its = std::find_if(by_parent.begin(), by_parent.end(), is_its);
+    if (!creation.parent || its == by_parent.end()) its = by_parent.emplace(by_parent.end());
+    its->push_back(&creation);
+  }
+  if (by_parent.size() == 1) return make_in_order(by_parent.front());
+  std::vector<Outcome> outcomes(by_parent.size());
   try {
-    run_together(creations.size(), [&](size_t i) { outcomes[i] = contain(creations[i]); });
+    run_together(by_parent.size(), [&](size_t i) { outcomes[i] = make_in_order(by_parent[i]); });
   } catch (const std::system_error& error) {
     return no_thread(error);
   }
@@ -145,10 +162,39 @@ Outcome make_calls(const std::vector<BatchedCall>& calls) {
   return made.ok() ? joined : made;
 }
 
-Outcome run(const CallBatch& batch) {
-  if (!batch.creations.empty())
-    if (Outcome outcome = make_all(batch.creations); !outcome.ok()) return outcome;
-  return batch.calls.empty() ? Outcome{} : make_calls(batch.calls);
+// Whether this rank alone knows what became of the batch.
+bool failed_here(const CallBatch& batch) {
+  const auto& all = batch.communicators;
+  return std::none_of(all.begin(), all.end(), [](const auto& one) { return one->failed(); });
+}
+
+// The calls were not made and will not be: other ranks would wait for them for ever.
+void give_up_calls(const CallBatch& batch, const Outcome& why) {
+  for (const BatchedCall& call : batch.calls) call.communicator->give_up(why);
+}
+
+// Where a communicator cannot be made since another one has failed, its ranks know that, and the
+// calls on others are made all the same.
+Outcome run(CallBatch& batch) {
+  Outcome made;
+  if (!batch.creations.empty()) made = make_all(batch.creations);
+  if (!made.ok()) {
+    if (failed_here(batch)) {
+      give_up_calls(batch, made);
+      return made;
+    }
+    std::erase_if(batch.calls, [](const BatchedCall& call) { return !call.communicator->comm(); });
+  }
+  Outcome called = batch.calls.empty() ? Outcome{} : make_calls(batch.calls);
+  return made.ok() ? called : made;
+}
+
+// Of communicators that do not block. What a call was off with is their error from then on, so it
+// cannot be put right and made once more.
+Outcome run_as_job(CallBatch& batch) {
+  Outcome outcome = run(batch);
+  if (!outcome.ok() && failed_here(batch)) give_up_calls(batch, outcome);
+  return outcome;
 }
 
 // Batches take their turns at all their communicators at once, so that two never wait for each
@@ -176,9 +222,9 @@ Outcome run_behind(CallBatch batch) {
   }
   std::vector<uint64_t> turns;
   for (const auto& communicator : batch.communicators) turns.push_back(communicator->take_turn());
-  worker->add([batch = std::move(batch), turns = std::move(turns)] {
+  worker->add([batch = std::move(batch), turns = std::move(turns)]() mutable {
     for (size_t i = 0; i < turns.size(); i++) batch.communicators[i]->await_turn(turns[i]);
-    const Outcome outcome = contain([&] { return run(batch); });
+    const Outcome outcome = contain([&] { return run_as_job(batch); });
     for (const auto& communicator : batch.communicators) communicator->end_turn(outcome);
   });
   return {ncclInProgress, ""};
@@ -226,8 +272,12 @@ Outcome end_group() {
     return {ncclInvalidUsage, "ncclGroupEnd without ncclGroupStart on this thread"};
   if (--open.depth > 0) return {};
   OpenGroup ended = std::exchange(open, {});
-  if (!ended.error.ok()) return give_up(ended.batch, std::move(ended.error));
-  if (ended.batch.communicators.empty()) return {};
+  if (!ended.error.ok()) {
+    if (ended.breaks)
+      for (const auto& communicator : ended.batch.communicators) communicator->give_up(ended.error);
+    return give_up(ended.batch, std::move(ended.error));
+  }
+  if (ended.batch.communicators.empty()) return std::move(ended.noted);
   const auto& calls = ended.batch.calls;
   const bool some_fail = std::any_of(calls.begin(), calls.end(),
                                      [](const auto& call) { return call.communicator->revoked(); });
@@ -237,7 +287,8 @@ Outcome end_group() {
     return {ncclRemoteError,
             "a communicator of the group was revoked: destroy, split or shrink it; the group's "
             "calls on others are made"};
-  return outcome;
+  const bool is_fine = outcome.ok() || outcome.result == ncclInProgress;
+  return is_fine && !ended.noted.ok() ? std::move(ended.noted) : std::move(outcome);
 }
 
 Outcome predict_group(std::optional<double>* microseconds) {
@@ -265,6 +316,19 @@ Outcome predict_group(std::optional<double>* microseconds) {
 void fail_group(const Outcome& outcome) {
   OpenGroup& open = group();
   if (open.depth > 0 && open.error.ok()) open.error = outcome;
+}
+
+void break_group(const Outcome& outcome, const std::shared_ptr<CommunicatorState>& of) {
+  OpenGroup& open = group();
+  if (open.depth == 0) return;
+  fail_group(outcome);
+  open.breaks = true;
+  if (of) open.batch.communicators.push_back(of);
+}
+
+void note_in_group(const Outcome& outcome) {
+  OpenGroup& open = group();
+  if (open.depth > 0 && open.noted.ok()) open.noted = outcome;
 }
 
 }  // namespace sennit::nccl

@@ -24,11 +24,18 @@ struct BatchedCall {
   std::function<sennit_status_t(bool for_host, std::optional<cudaStream_t> instead)> make;
 };
 
+// A communicator that is made within a group.
+struct Creation {
+  std::shared_ptr<CommunicatorState> parent;  // whose ranks make it; null: it begins a job
+  std::function<Outcome()> make;
+};
+
 // The communicators that one call, or one group of calls, makes, and then the calls themselves.
 struct CallBatch {
-  // Makes a communicator; they run side by side, since each waits for other ranks, which may be
-  // creations of the same group.
-  std::vector<std::function<Outcome()>> creations;
+  // They are made side by side, since each waits for other ranks, which may be creations of the
+  // same group; those of one parent one after the other, since their ranks tell them apart by their
+  // order.
+  std::vector<Creation> creations;
   std::vector<BatchedCall> calls;
   // Whom it is about. New ones count too.
   std::vector<std::shared_ptr<CommunicatorState>> communicators;
@@ -61,5 +68,12 @@ Outcome end_group();
 Outcome predict_group(std::optional<double>* microseconds);
 // A call of the open group was off: the end of the group makes none of them and returns this.
 void fail_group(const Outcome& outcome);
+// The same for one that makes or ends a communicator. What its ranks were to do together is lost
+// with it: all communicators of the group fail with this, and `of`, where there is one; so their
+// other ranks do not wait for this one.
+void break_group(const Outcome& outcome, const std::shared_ptr<CommunicatorState>& of);
+// A call of the open group was for nothing, which is none of the others' business: the end makes
+// them, and returns this where it has nothing worse to say.
+void note_in_group(const Outcome& outcome);
 
 }  // namespace sennit::nccl

@@ -27,6 +27,23 @@ sennit_status_t reduce(sennit_comm_t comm, int* sum) {
   return sennit_all_reduce(sum, sum, 1, SENNIT_INT32, SENNIT_SUM, comm);
 }
 
+// A rank that has the last word of the start needs nobody any more, and others may not have it yet.
+TEST(Leaving, AtOnceIsNoHarmToWhoIsStillStarting) {
+  for (int times = 0; times < 40; times++) {
+    sennit_unique_id_t id;
+    ASSERT_EQ(sennit_get_unique_id(&id), SENNIT_OK) << sennit_last_error();
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; rank++)
+      threads.emplace_back([id, rank] {
+        sennit_comm_t comm = nullptr;
+        EXPECT_EQ(sennit_comm_init_rank(&comm, 3, &id, rank, nullptr), SENNIT_OK)
+            << sennit_last_error();
+        sennit_comm_destroy(comm);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // Two levels of the control tree; whoever leaves next is the coordinator, or has ranks below it, or
 // neither.
 TEST(Leaving, InAnyOrderWhileTheOthersGoOn) {

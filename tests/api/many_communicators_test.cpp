@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "sennit/sennit.h"
-#include "tests/api/process_counts.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/process_counts.hpp"
 #include "tests/support/processes.hpp"
 
 namespace {

@@ -37,6 +37,19 @@ TEST(Callers, AStartThatNeverWasIsAnError) {
   EXPECT_EQ(callers.wait_for_start().kind(), SENNIT_INTERNAL);
 }
 
+TEST(Callers, WaitNoLongerThanTheyWantTo) {
+  Callers callers;
+  const Interruption wanted([] { return true; });
+  EXPECT_FALSE(callers.await_start(wanted));
+  const Status status = callers.wait_for_result(0, "it", kLongMs, wanted).status();
+  EXPECT_EQ(status.kind(), SENNIT_ABORTED);
+  EXPECT_EQ(status.text(), "it: the start was aborted on this rank");
+  callers.start_over({});
+  callers.finish(0, kBlobs);
+  EXPECT_TRUE(callers.await_start(wanted)) << "it is over";
+  EXPECT_EQ(*callers.wait_for_result(0, "it", kLongMs, wanted), kBlobs);
+}
+
 TEST(Callers, GetResultsByNumberAlsoThoseThatWereEarly) {
   Callers callers;
   callers.finish(4, kBlobs);

@@ -1,6 +1,8 @@
-// job_test.cpp: the start, the small collectives and leaving, with ranks as objects of this
-// process.
+// job_test.cpp: the start, its end before it is complete, the small collectives and leaving, with
+// ranks as objects of this process.
 #include <gtest/gtest.h>
+
+#include <atomic>
 
 #include "tests/control/fixture.hpp"
 
@@ -52,6 +54,61 @@ TEST_P(Start, GathersBroadcastsAndLeaves) {
   if (size > 30)
     std::printf("rank 0: %s\nrank 1: %s\n", job[0].statistics().c_str(),
                 job[1].statistics().c_str());
+}
+
+// Rank 2 never comes, and rank 1 is aborted when it was asked so often whether it shall wait on;
+// rank 0 some time after that, if it does not hear of it. What rank 0 came to.
+Status aborted_after(int asks) {
+  LocalJob job(3);
+  std::atomic<bool> over{false};
+  int asked = 0, waited = 0;
+  constexpr int kLong = 20;
+  job.options[1].interruption = Interruption([&] { return ++asked == asks; });
+  job.options[0].interruption = Interruption([&] { return over && ++waited == kLong; });
+  test::in_threads(2, [&](int r) {
+    const auto i = static_cast<size_t>(r);
+    job.statuses[i] = Control::start(job.options[i], job.recorders[i].callbacks()).status();
+    if (r == 1) over = true;
+  });
+  EXPECT_EQ(job.statuses[1].kind(), SENNIT_ABORTED) << job.statuses[1].text();
+  return job.statuses[0];
+}
+
+TEST(Aborted, AStartEndsForAllThatKnowOfTheRank) {
+  Status seen;
+  for (int asks = 1; asks < 100 && seen.text().find("rank 1 (") != 0; asks *= 2)
+    seen = aborted_after(asks);
+  EXPECT_EQ(seen.kind(), SENNIT_ABORTED);
+  EXPECT_NE(seen.text().find("): the start was aborted on this rank"), std::string::npos)
+      << seen.text();
+}
+
+// Rank 1 has come to it, and does not wait for the others any longer.
+TEST(Aborted, AStartEndsWhenOneLeavesThatHasWaited) {
+  LocalJob job(3);
+  std::atomic<bool> aborted{false};
+  job.options[1].interruption = Interruption([&] { return aborted.load(); });
+  ASSERT_TRUE(job.start()) << job.statuses[1].text();
+  aborted = true;
+  const Result<std::vector<std::vector<std::byte>>> own = job[1].all_gather(blob_of(1));
+  EXPECT_EQ(own.status().kind(), SENNIT_ABORTED);
+  job[1].leave();
+  for (const int r : {0, 2}) {
+    const Status status = job[r].all_gather(blob_of(r)).status();
+    EXPECT_EQ(status.kind(), SENNIT_ABORTED) << status.text();
+    EXPECT_NE(status.text().find(") has left during the start"), std::string::npos)
+        << status.text();
+  }
+}
+
+TEST(Aborted, AStartEndsWhenRank0Leaves) {
+  LocalJob job(3);
+  ASSERT_TRUE(job.start());
+  job[0].leave();
+  for (int r = 1; r < 3; r++) {
+    const Status status = job[r].broadcast({}).status();
+    EXPECT_EQ(status.kind(), SENNIT_ABORTED) << status.text();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Start, ::testing::Values(1, 2, 3, 8, 17, 18, 40));

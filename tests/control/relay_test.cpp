@@ -1,4 +1,5 @@
-// relay_test.cpp: the thread that serves unique ids' ports rests where nobody can be taken in.
+// relay_test.cpp: the thread that serves unique ids' ports rests where nobody can be taken in; a
+// maker that does not answer is not waited for by who wants it no more.
 #include "control/relay.hpp"
 
 #include <gtest/gtest.h>
@@ -41,6 +42,29 @@ TEST(Relay, RestsWhileAnErrorStays) {
   Relay::of_process().forget(kJob);
   // Both are open still: close_socket() leaves alone what the library has not opened.
   for (const int end : ends) ::close(end);
+}
+
+TEST(Relay, ToTellAMakerThatDoesNotAnswerIsInterrupted) {
+  const Result<int> silent = listen_on(*parse_address("127.0.0.1", 0));
+  ASSERT_TRUE(silent.ok());
+  int asked = 0;
+  const Status status =
+      tell_maker({local_address(*silent)}, {kJob, std::vector<std::byte>(kSecretBytes), false}, 2,
+                 {local_address(*silent)}, kPatienceMs, Interruption([&] { return ++asked == 3; }));
+  EXPECT_EQ(status.kind(), SENNIT_ABORTED) << status.text();
+  EXPECT_EQ(asked, 3);
+  close_socket(*silent);
+}
+
+// No connection begins, as where there is no way to it yet: nobody connects to all at once.
+TEST(Relay, ToTellAMakerThatNoWayLeadsToIsInterrupted) {
+  const Address nowhere = *parse_address("255.255.255.255", 1);
+  int asked = 0;
+  const Status status =
+      tell_maker({nowhere}, {kJob, std::vector<std::byte>(kSecretBytes), false}, 2, {nowhere},
+                 kPatienceMs, Interruption([&] { return ++asked == 2; }));
+  EXPECT_EQ(status.kind(), SENNIT_ABORTED) << status.text();
+  EXPECT_EQ(asked, 2);
 }
 
 }  // namespace

@@ -1,11 +1,12 @@
 // nccl_nonblocking_test.cpp: what belongs to the order of calls in NCCL's interface: ending several
-// ranks from one thread, operations that are destroyed at once, aborting what is stuck, groups of
-// communicators of both kinds, and a system without threads.
+// ranks from one thread, operations that are destroyed at once, aborting what is stuck, what one
+// rank alone cannot do, groups of communicators of both kinds, and a system without threads.
 // ctest links: nccl_forwarder
 // ctest runs: sennit_nccl
 #include <gtest/gtest.h>
 #include <pthread.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "sennit/sennit.h"
 #include "tests/nccl/nccl_ranks.hpp"
 #include "tests/support/making_threads.hpp"
 
@@ -128,6 +130,24 @@ TEST(NcclOperations, AreDestroyedBeforeTheirCallsAreMade) {
               std::string::npos)
         << text();
   });
+}
+
+TEST(NcclOperations, OfAnotherTypeOrRankAreRefusedWhenTheCallIsMade) {
+  const Bounded bounded("arguments that are off");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  float scalar = 2;
+  double x = 1;
+  ncclRedOp_t op = ncclSum;
+  ASSERT_EQ(ncclRedOpCreatePreMulSum(&op, &scalar, ncclFloat32, ncclScalarHostImmediate, comms[0]),
+            ncclSuccess);
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclFloat64, op, comms[0], nullptr), ncclInvalidArgument);
+  EXPECT_NE(text().find("another datatype than 8"), std::string::npos) << text();
+  EXPECT_EQ(ncclBroadcast(&x, &x, 1, ncclFloat64, 2, comms[0], nullptr), ncclInvalidArgument);
+  EXPECT_NE(text().find("rank 2 of 2"), std::string::npos) << text();
+  EXPECT_EQ(ncclRecv(&x, 1, ncclFloat64, SENNIT_ANY_SOURCE, comms[0], nullptr),
+            ncclInvalidArgument);
+  EXPECT_EQ(settle(comms[0]), ncclSuccess);
+  destroy(comms);
 }
 
 TEST(NcclOperations, KeepTheOrderOfCallsThatDoNotBlock) {
@@ -260,6 +280,158 @@ TEST(NcclRevoke, InAGroupTheCallsOnOthersAreMade) {
   EXPECT_EQ(x[0] + x[1], 4);
   destroy(others);
   destroy(revoked);
+}
+
+TEST(NcclRevoke, WhereItCannotBeFinalizedTheGroupsCallsOnOthersAreMade) {
+  const Bounded bounded("a group that finalizes what was revoked");
+  NcclRanks ranks(2);
+  ranks.run([](int rank, ncclComm_t comm) {
+    ncclComm_t part = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, 0, 0, &part, nullptr), ncclSuccess) << text();
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommRevoke(part, 0), ncclSuccess) << text();
+    }
+    int x = 1;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    const ncclResult_t finalized = ncclCommFinalize(part);
+    EXPECT_EQ(finalized, rank == 0 ? ncclInvalidUsage : ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), finalized) << text();
+    EXPECT_EQ(x, 2);
+    EXPECT_EQ(ncclCommDestroy(part), ncclSuccess);
+  });
+}
+
+// ---- one rank that fails alone ----
+
+// Ranks that go on only when all have come to the same place.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : ranks_(ranks) {}
+  void wait() {
+    came_++;
+    while (came_.load() < ranks_) std::this_thread::sleep_for(1ms);
+  }
+
+ private:
+  const int ranks_;
+  std::atomic<int> came_{0};
+};
+
+// What this rank was to do with the others is lost, and these do not wait for it.
+TEST(NcclGroups, OfARankWhoseSplitIsOffAreErrorsOnTheOthers) {
+  const Bounded bounded("a split that one rank alone cannot make");
+  NcclRanks ranks(3);
+  Meeting ready(3), told(3);
+  ranks.run([&](int rank, ncclComm_t comm) {
+    ncclComm_t parent = nullptr, child = nullptr;
+    EXPECT_EQ(ncclCommSplit(comm, 0, rank, &parent, nullptr), ncclSuccess) << text();
+    ready.wait();
+    int x = 1;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclCommSplit(parent, rank == 0 ? -7 : 0, 0, &child, nullptr),
+              rank == 0 ? ncclInvalidArgument : ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), rank == 0 ? ncclInvalidArgument : ncclRemoteError);
+    EXPECT_EQ(child, nullptr);
+    EXPECT_NE(text().find(rank == 0 ? "color -7" : "rank 0"), std::string::npos) << text();
+    for (const ncclComm_t each : {comm, parent})
+      EXPECT_EQ(settle(each), rank == 0 ? ncclInvalidArgument : ncclRemoteError) << text();
+    told.wait();
+    EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
+  });
+}
+
+// Whatever else was off before it.
+TEST(NcclGroups, OfARankWhoseSplitIsOffBehindAnotherCallAreErrorsOnTheOthers) {
+  const Bounded bounded("a call and a split that one rank alone cannot make");
+  NcclRanks ranks(2);
+  ranks.run([&](int rank, ncclComm_t comm) {
+    ncclComm_t child = nullptr;
+    int x = 1;
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    EXPECT_EQ(ncclBroadcast(&x, &x, 1, ncclInt32, rank == 0 ? 2 : 0, comm, nullptr),
+              rank == 0 ? ncclInvalidArgument : ncclSuccess);
+    EXPECT_EQ(ncclCommSplit(comm, rank == 0 ? -7 : 0, 0, &child, nullptr),
+              rank == 0 ? ncclInvalidArgument : ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), rank == 0 ? ncclInvalidArgument : ncclRemoteError);
+    EXPECT_NE(text().find(rank == 0 ? "rank 2 of 2" : "rank 0"), std::string::npos) << text();
+    EXPECT_EQ(child, nullptr);
+  });
+}
+
+// The parent was revoked on all ranks but the last, which makes the group's other call.
+TEST(NcclGroups, WithASplitOfWhatHasFailedMakeTheirCallsOnOthers) {
+  const Bounded bounded("a split of what has failed");
+  NcclRanks ranks(3);
+  ranks.run([&](int rank, ncclComm_t comm) {
+    ncclComm_t parent = nullptr, child = nullptr;
+    ASSERT_EQ(ncclCommSplit(comm, rank == 2 ? kNcclNoColor : 0, 0, &parent, nullptr), ncclSuccess);
+    int x = 1;
+    if (rank == 0) {  // it fails, and nobody revokes it
+      EXPECT_EQ(ncclCommShrink(parent, std::array{1}.data(), 1, &child, nullptr, kNcclShrinkAbort),
+                ncclSuccess)
+          << text();
+      EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+    }
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    if (rank != 2) {
+      EXPECT_EQ(ncclCommSplit(parent, 0, 0, &child, nullptr), ncclSuccess) << text();
+    }
+    EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclSuccess);
+    EXPECT_EQ(ncclGroupEnd(), rank == 2 ? ncclSuccess : ncclRemoteError) << text();
+    EXPECT_EQ(x, 3);
+    EXPECT_EQ(ncclCommDestroy(parent), ncclSuccess);
+  });
+}
+
+// Its status would say so for ever, so it cannot be put right.
+TEST(NcclGroups, ACallThatIsOffOnWhatDoesNotBlockIsAnErrorOnAllRanks) {
+  const Bounded bounded("a call that one rank alone cannot make");
+  const std::vector<ncclComm_t> comms = nonblocking_pair();
+  int x = 1;
+  EXPECT_EQ(ncclAllReduce(nullptr, nullptr, 1, ncclInt32, ncclSum, comms[0], nullptr),
+            ncclInProgress);
+  EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comms[1], nullptr), ncclInProgress);
+  EXPECT_EQ(settle(comms[0]), ncclInvalidArgument);
+  EXPECT_NE(text().find("NULL"), std::string::npos) << text();
+  EXPECT_EQ(settle(comms[1]), ncclRemoteError);
+  EXPECT_NE(text().find("rank 0"), std::string::npos) << text();
+  destroy(comms);
+}
+
+// The children of one parent are told apart by their order alone.
+TEST(NcclGroups, MakeSeveralChildrenOfOneParentInOrder) {
+  const Bounded bounded("several children of one parent");
+  NcclRanks ranks(4);
+  ranks.run([&](int rank, ncclComm_t comm) {
+    for (int times = 0; times < 20; times++) {
+      const bool shrinks = times % 2 == 1;
+      std::array<ncclComm_t, 2> children = {};
+      EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+      for (int i = 0; i < 2; i++) {
+        int left_out = 3 - i;
+        ncclComm_t* const child = &children[static_cast<size_t>(i)];
+        if (!shrinks) {
+          EXPECT_EQ(ncclCommSplit(comm, i == 0 ? rank / 2 : rank % 2, 0, child, nullptr),
+                    ncclSuccess);
+        } else if (rank != left_out) {
+          EXPECT_EQ(ncclCommShrink(comm, &left_out, 1, child, nullptr, 0), ncclSuccess);
+        }
+      }
+      ASSERT_EQ(ncclGroupEnd(), ncclSuccess) << text();
+      for (int i = 0; i < 2; i++) {
+        const ncclComm_t child = children[static_cast<size_t>(i)];
+        if (!child) continue;
+        int sum = 1 << (4 * rank);
+        EXPECT_EQ(ncclAllReduce(&sum, &sum, 1, ncclInt32, ncclSum, child, nullptr), ncclSuccess);
+        const int all = 0x1111, left_out = 1 << (4 * (3 - i));
+        const int split = i == 0 ? 0x11 << (8 * (rank / 2)) : 0x101 << (4 * (rank % 2));
+        EXPECT_EQ(sum, shrinks ? all - left_out : split);
+        EXPECT_EQ(ncclCommDestroy(child), ncclSuccess);
+      }
+    }
+  });
 }
 
 // ---- both kinds ----

@@ -97,6 +97,20 @@ class Failures(unittest.TestCase):
 
         self.assertEqual(Processes(2, body).results(), ["interrupted", "aborted"])
 
+    def test_control_c_ends_a_start(self):
+        others = threading.active_count(), len(os.listdir("/proc/self/task"))
+        unique_id = sennit.unique_id()
+        for rank in (1, 0):  # rank 1 waits for rank 0, which waits for rank 1
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with self.assertRaises(KeyboardInterrupt):
+                sennit.init_rank(unique_id, rank, 2)
+        for _ in range(600):
+            if others == (threading.active_count(), len(os.listdir("/proc/self/task"))):
+                break
+            time.sleep(0.1)
+        else:
+            self.fail("a thread of the start is left")
+
     def test_calls_that_differ(self):
         def body(comm):
             try:

@@ -177,11 +177,13 @@ Status by_torchrun(Launch* launch) {
 
 // Rank, size and id from the launcher's PMIx server. SENNIT_UNSUPPORTED: there is none.
 Status by_pmix(Launch* launch, int size) {
-  Result<PmixJob> job = launch_by_pmix(size, launch->bootstrap.arrival_timeout_ms);
+  const Interruption interruption = launch->bootstrap.interruption;
+  Result<PmixJob> job = launch_by_pmix(size, launch->bootstrap.arrival_timeout_ms, interruption);
   if (!job) return job.status();
   Result<BootstrapOptions> options = options_from_launch_id(job->unique_id, job->rank, job->size);
   if (!options) return options.status();
   launch->bootstrap = std::move(*options);
+  launch->bootstrap.interruption = interruption;
   if (launch->local_rank < 0) launch->local_rank = job->local_rank;
   if (launch->local_size < 0) launch->local_size = job->local_size;
   return {};
@@ -260,9 +262,10 @@ SeenLauncher seen() {
 
 bool launcher_seen() { return seen() != SeenLauncher::nobody; }
 
-Result<Launch> launch_from_environment() {
+Result<Launch> launch_from_environment(Interruption interruption) {
   Launch launch;
   launch.bootstrap = bootstrap_defaults();
+  launch.bootstrap.interruption = std::move(interruption);
   Status status;
   switch (seen()) {
     case SeenLauncher::torchrun:

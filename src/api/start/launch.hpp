@@ -17,13 +17,13 @@ bool launcher_seen();
 // From the environment: Open MPI (OMPI_COMM_WORLD_*, PMIX_*), Slurm (SLURM_PROCID, ...), torchrun
 // (RANK, ...). Fills rank, size, root address, secret. The error names the variables that were
 // looked for, or what to do under MPI launchers that speak PMI alone. `local_rank`/`local_size` may
-// be -1.
+// be -1. Who waits for the launcher may be interrupted.
 struct Launch {
   std::string launcher;  // "open mpi", "pmix", "slurm", "torchrun"
   BootstrapOptions bootstrap;
   int local_rank = -1;
   int local_size = -1;
 };
-Result<Launch> launch_from_environment();
+Result<Launch> launch_from_environment(Interruption interruption = {});
 
 }  // namespace sennit

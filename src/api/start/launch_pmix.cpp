@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
-#include <thread>
 
 #include <fmt/core.h>
 
@@ -73,7 +72,7 @@ Status give_id(const Library& pmix, std::vector<std::byte>* id) {
 
 // No fence: rank 0 may come later than the others, so they ask again until it has.
 Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms,
-               std::vector<std::byte>* id) {
+               const Interruption& interruption, std::vector<std::byte>* id) {
   pmix_proc_t root = self;
   root.rank = 0;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
@@ -88,7 +87,8 @@ Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms,
       std::free(value);
       return {};
     }
-    std::this_thread::sleep_for(kBetweenAsks);
+    interruption.sleep(kBetweenAsks);
+    if (interruption.wanted()) return Interruption::status();
   } while (std::chrono::steady_clock::now() < deadline);
   return {SENNIT_TIMED_OUT,
           fmt::format("rank 0 did not come within {} ms: PMIx has no id of it ({})", timeout_ms,
@@ -97,7 +97,7 @@ Status take_id(const Library& pmix, const pmix_proc_t& self, int64_t timeout_ms,
 
 }  // namespace
 
-Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
+Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms, const Interruption& interruption) {
   if (g_known) return *g_known;
   if (g_asked && g_asked->forked())
     return Status{SENNIT_UNSUPPORTED,
@@ -118,8 +118,9 @@ Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
   job.size = size >= 0 ? size : number(pmix, everybody, PMIX_JOB_SIZE);
   job.local_rank = number(pmix, self, PMIX_LOCAL_RANK);
   job.local_size = number(pmix, everybody, PMIX_LOCAL_SIZE);
-  const Status status = job.rank == 0 ? give_id(pmix, &job.unique_id)
-                                      : take_id(pmix, self, timeout_ms, &job.unique_id);
+  const Status status = job.rank == 0
+                            ? give_id(pmix, &job.unique_id)
+                            : take_id(pmix, self, timeout_ms, interruption, &job.unique_id);
   pmix.finalize(nullptr, 0);  // counted: an MPI in this process keeps its own
   if (!status.ok()) return status;
   const ForeignCall whole;  // where a fork finds it
@@ -133,7 +134,7 @@ Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms) {
 
 namespace sennit {
 
-Result<PmixJob> launch_by_pmix(int, int64_t) {
+Result<PmixJob> launch_by_pmix(int, int64_t, const Interruption&) {
   return Status{SENNIT_UNSUPPORTED, "this sennit was built without PMIx"};
 }
 

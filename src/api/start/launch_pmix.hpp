@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/process/interruption.hpp"
 #include "base/status.hpp"
 
 namespace sennit {
@@ -20,6 +21,6 @@ struct PmixJob {
 };
 // SENNIT_UNSUPPORTED: not built with PMIx, no libpmix here, or no PMIx server to talk to.
 // `size` < 0: asked of the server. One call at a time (start_mutex()).
-Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms);
+Result<PmixJob> launch_by_pmix(int size, int64_t timeout_ms, const Interruption& interruption);
 
 }  // namespace sennit

@@ -229,7 +229,7 @@ Result<int> listen_elsewhere(const BootstrapOptions& options) {
   for (Address& address : place->addresses) address.port = local_address(*listener).port;
   const Status told =
       control::tell_maker(*maker, {options.job, options.secret, options.sealed}, options.size,
-                          place->addresses, options.arrival_timeout_ms);
+                          place->addresses, options.arrival_timeout_ms, options.interruption);
   if (told.ok()) return *listener;
   close_socket(*listener);
   return told;
@@ -237,9 +237,12 @@ Result<int> listen_elsewhere(const BootstrapOptions& options) {
 
 }  // namespace
 
-Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size) {
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size,
+                                                Interruption interruption) {
   Result<BootstrapOptions> options = read_id(id, rank, size);
-  if (!options || rank != 0 || options->job == 0) return options;
+  if (!options) return options;
+  options->interruption = std::move(interruption);
+  if (rank != 0 || options->job == 0) return options;
   options->root_listener_fd = Relay::of_process().take(options->job);
   if (options->root_listener_fd >= 0) return options;
   if (Relay::of_process().was_used(options->job))

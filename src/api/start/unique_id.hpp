@@ -26,7 +26,8 @@ Result<std::vector<std::byte>> make_unique_id();
 Result<std::vector<std::byte>> make_unique_id_at(const std::string& address);
 // Rank 0's blocks where another process made the id, until that has answered. Errors: an id that is
 // damaged or in use already, a maker that has ended.
-Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size);
+Result<BootstrapOptions> options_from_unique_id(std::span<const std::byte> id, int rank, int size,
+                                                Interruption interruption = {});
 // No rank will come with it: closes its port, where it was made here and is not in use. An error
 // where it is damaged.
 Status forget_unique_id(std::span<const std::byte> id);

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -25,6 +24,7 @@ constexpr int64_t kConnectMs = 3000;    // per address and attempt
 constexpr int64_t kForeignMs = 2000;    // a rank 0 with another secret: fail after this long
 constexpr int64_t kNobodyMs = 2000;     // nobody at a unique id's addresses: likewise
 constexpr int64_t kComplainMs = 2000;   // for rank 0 to hear why this rank cannot come
+constexpr int64_t kAbortMs = 1000;      // the same where somebody waits for this rank's end
 constexpr int64_t kJoinMs = 20'000;     // for the connection to the parent; then rank 0 hears of it
 constexpr int64_t kRootLaterMs = 2000;  // rank 0's clock may have started later than ours
 constexpr int64_t kStartFailedMs = 1000;  // rank 0 stays this long to tell those that still come
@@ -75,7 +75,8 @@ Status Bootstrap::find_root() {
     }
     if (now_ms() + kResolveRetryMs >= deadline_ms_)
       return found.status().with_context("the address of rank 0");
-    std::this_thread::sleep_for(std::chrono::milliseconds(kResolveRetryMs));
+    self_.options.interruption.sleep(std::chrono::milliseconds(kResolveRetryMs));
+    if (self_.options.interruption.wanted()) return Interruption::status();
   }
 }
 
@@ -119,9 +120,9 @@ void Bootstrap::tick() {
     if (now >= deadline_ms_) return fail(roster_.missing());
     return self_.due(deadline_ms_);
   }
-  if (complaining_since_ms_ != 0) {
-    if (now - complaining_since_ms_ >= kComplainMs) return fail(complaint_);
-    self_.due(complaining_since_ms_ + kComplainMs);
+  if (complaining_until_ms_ != 0) {
+    if (now >= complaining_until_ms_) return fail(complaint_);
+    self_.due(complaining_until_ms_);
   }
   // Rank 0 says who is missing; this rank's own clock is for when rank 0 cannot be reached, or has
   // gone.
@@ -384,7 +385,7 @@ void Bootstrap::fail(const Status& status) {
 void Bootstrap::complain(const Status& what) {
   tree_.drop_parent();
   complaint_ = what;
-  complaining_since_ms_ = self_.now_ms;
+  complaining_until_ms_ = self_.now_ms + kComplainMs;
   self_.phase = Phase::enlisting;
   retry_ms_ = 0;
   self_.due(self_.now_ms);
@@ -400,11 +401,34 @@ void Bootstrap::complain_of_parent(const std::string& text) {
 // Nobody else can be taken in: everybody is told by the shortest way.
 void Bootstrap::out_of_descriptors() {
   if (!self_.starting() || !complaint_.ok()) return;
-  const Status why = no_descriptors(
-      fmt::format("{}: no file descriptors left to take the connections of other ranks",
-                  census_.describe(self_.rank)));
+  take_no_part(no_descriptors("no file descriptors left to take the connections of other ranks"));
+}
+
+void Bootstrap::abort(const Status& why) {
+  if (!self_.starting()) return;
+  const bool reached = self_.rank == 0 || (root_seen_ && !with_maker_);
+  if (!reached) return fail(why);
+  // A parent whose start is complete knows then that this rank has not died.
+  tree_.send_up(encode(Goodbye{self_.rank}));
+  if (complaint_.ok()) take_no_part(why);
+  complaining_until_ms_ = std::min(complaining_until_ms_, self_.now_ms + kAbortMs);
+  self_.due(self_.now_ms + kAbortMs);
+}
+
+void Bootstrap::take_no_part(const Status& why) {
+  const Status of_this_rank = why.with_context(
+      fmt::format("rank {} (host {}, pid {})", self_.rank, this_host(), self_.pid));
   const Channel* const parent = tree_.parent();
-  if (self_.rank == 0 || (parent && parent->joined)) return fail(why);
+  if (self_.rank == 0 || (parent && parent->joined)) return fail(of_this_rank);
+  // A complaint goes by a new connection: rank 0 takes it as the first message of one alone. The
+  // old one may be its child's by now, whose end without a word would be a death.
+  std::vector<uint64_t> asking;
+  channels_.for_each([&](Channel& channel) {
+    if (channel.role != Role::enlisting) return;
+    if (channel.proven && !with_maker_) channels_.send(channel, encode(StartFailed{of_this_rank}));
+    asking.push_back(channel.id);
+  });
+  for (const uint64_t id : asking) channels_.drop(id);
   complain(why);
 }
 

@@ -54,6 +54,9 @@ class Bootstrap {
   void on_table(const Table& table);
   // The start is over for everybody that this rank can tell.
   void fail(const Status& status);
+  // The same within a second, since this rank's user wants it no more. Ranks that it has not
+  // reached wait for it as for one that is late.
+  void abort(const Status& why);
   bool failed() const { return failed_; }
   // To whoever comes after that: why it failed.
   void tell_failure(Channel& channel);
@@ -88,6 +91,7 @@ class Bootstrap {
   void complete();
   void share(const SharedJob& with);
 
+  void take_no_part(const Status& why);
   void complain(const Status& what);
   void complain_of_parent(const std::string& text);
   void lost_parent(End end, const std::string& reason);
@@ -116,7 +120,7 @@ class Bootstrap {
 
   bool failed_ = false;               // the start is over, for the reason in the census
   Status complaint_;                  // why this rank cannot take part; ok: it can
-  int64_t complaining_since_ms_ = 0;  // without an answer yet
+  int64_t complaining_until_ms_ = 0;  // without an answer; 0: there is none to wait for
 
   Address parent_address_;
   int64_t joining_since_ms_ = 0;

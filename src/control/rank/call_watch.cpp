@@ -1,9 +1,12 @@
 // call_watch.cpp: see control/rank/call_watch.hpp.
 #include "control/rank/call_watch.hpp"
 
+#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 
@@ -40,7 +43,17 @@ const CallWatch::Clock& CallWatch::clock_of(const CallDescriptor& call) {
   return clock;
 }
 
+// What a rank has sent may come after its goodbye, so only a lasting stall tells.
+void CallWatch::message_stalled(const CallDescriptor& message) {
+  if (!census_.left.contains(message.peer)) return;
+  if (message.stalled_ms < std::min(self_.options.arrival_timeout_ms, CallJudge::kLeftMs)) return;
+  fail(message.comm,
+       {SENNIT_PEER_FAILED, fmt::format("rank {} has left the job, but rank {} is in {}",
+                                        message.peer, self_.rank, message.text)});
+}
+
 void CallWatch::stalled(CallDescriptor mine, int mismatching_peer) {
+  if (mine.peer >= 0) return message_stalled(mine);
   const Clock& clock = clock_of(mine);
   StallReport report;
   report.mismatching_peer = mismatching_peer;

@@ -64,6 +64,7 @@ class CallWatch {
     int64_t first_ms = 0, last_ms = 0, unbroken_since_ms = 0;
   };
 
+  void message_stalled(const CallDescriptor& message);
   const Clock& clock_of(const CallDescriptor& call);
   std::set<int> members_of(uint32_t comm) const;
   void judge(const StallReport& report);

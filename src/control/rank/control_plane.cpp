@@ -131,9 +131,12 @@ Status ControlPlane::open() {
                         self_.rank, error.what())};
   }
 
+  const bool awaited = callers_.await_start(self_.options.interruption);
+  if (!awaited) post([this] { plane_.bootstrap().abort(Interruption::status()); });
   const Status status = callers_.wait_for_start();
-  if (!status.ok()) thread_.join();
-  return status;
+  if (status.ok()) return status;
+  thread_.join();
+  return awaited ? status : Interruption::status();
 }
 
 void ControlPlane::leave() {
@@ -200,8 +203,8 @@ Result<std::vector<Blob>> ControlPlane::all_gather(std::span<const std::byte> mi
   post([this, number, blob = Blob(mine.begin(), mine.end())] {
     plane_.collectives().contribute(number, blob);
   });
-  Result<std::vector<Blob>> result =
-      callers_.wait_for_result(number, "all_gather of the start", result_limit_ms());
+  Result<std::vector<Blob>> result = callers_.wait_for_result(
+      number, "all_gather of the start", result_limit_ms(), self_.options.interruption);
   if (result.ok() && result->size() != static_cast<size_t>(self_.size))
     return Status{SENNIT_INTERNAL, "all_gather of the start: rank 0 called another collective"};
   return result;
@@ -211,13 +214,14 @@ Result<Blob> ControlPlane::broadcast(std::span<const std::byte> from_rank0) {
   const MutexLock guard(collective_mutex_);
   const uint32_t number = next_collective_++;
   if (self_.rank == 0) {
+    // Before: whoever has it needs this rank no more, and may leave.
+    if (Status failure = callers_.failure(); !failure.ok()) return failure;
     const Blob blob(from_rank0.begin(), from_rank0.end());
     post([this, number, blob] { plane_.collectives().broadcast(number, blob); });
-    if (Status failure = callers_.failure(); !failure.ok()) return failure;
     return blob;
   }
-  Result<std::vector<Blob>> result =
-      callers_.wait_for_result(number, "broadcast of the start", result_limit_ms());
+  Result<std::vector<Blob>> result = callers_.wait_for_result(
+      number, "broadcast of the start", result_limit_ms(), self_.options.interruption);
   if (!result) return result.status();
   if (result->size() != 1)
     return Status{SENNIT_INTERNAL, "broadcast of the start: rank 0 called another collective"};

@@ -18,7 +18,7 @@ Plane::Plane(Self& self, Channels& channels, Door& door, Callers& callers)
       failures_(self, census_, channels, tree_, links_, callers, *this),
       departure_(self, census_, channels, door, tree_, failures_),
       bootstrap_(self, census_, channels, door, tree_, departure_, callers),
-      collectives_(self, tree_, callers),
+      collectives_(self, census_, tree_, callers),
       calls_(self, census_, tree_, announcements_),
       news_(self, census_, tree_),
       clock_(self, census_, tree_, channels) {}

@@ -73,14 +73,14 @@ void SmallCollectives::send_fresh(uint32_t number, Gathering& gathering) {
 }
 
 void SmallCollectives::tick() {
-  std::vector<uint32_t> overdue;
+  if (!census_.left.empty()) callers_.fail_if_well(has_left());
+  std::map<uint32_t, Status> ended;
   for (auto& [number, gathering] : gatherings_) {
     if (self_.rank == 0) {
-      const int64_t limit = gathering.first_ms + self_.options.arrival_timeout_ms;
-      if (self_.now_ms >= limit)
-        overdue.push_back(number);
+      if (Status status = trouble(number, gathering); !status.ok())
+        ended[number] = std::move(status);
       else
-        self_.due(limit);
+        self_.due(gathering.first_ms + self_.options.arrival_timeout_ms);
     } else if (!gathering.fresh.empty()) {
       if (self_.now_ms - gathering.flushed_ms >= kFlushMs)
         send_fresh(number, gathering);
@@ -88,17 +88,29 @@ void SmallCollectives::tick() {
         self_.due(gathering.flushed_ms + kFlushMs);
     }
   }
-  for (const uint32_t number : overdue) give_up(number);
+  for (const auto& [number, status] : ended) give_up(number, status);
 }
 
-// Rank 0: not all came in time.
-void SmallCollectives::give_up(uint32_t number) {
+// Rank 0: why not all will come; ok: they may.
+Status SmallCollectives::trouble(uint32_t number, const Gathering& gathering) const {
+  if (!census_.left.empty()) return has_left();
+  if (self_.now_ms < gathering.first_ms + self_.options.arrival_timeout_ms) return {};
   std::set<int> missing;
   for (int r = 0; r < self_.size; r++)
-    if (!gatherings_[number].have.count(r)) missing.insert(r);
-  const Status status{SENNIT_TIMED_OUT,
-                      fmt::format("{} did not come to all_gather {} of the start within {} ms",
-                                  name_ranks(missing), number, self_.options.arrival_timeout_ms)};
+    if (!gathering.have.count(r)) missing.insert(r);
+  return {SENNIT_TIMED_OUT,
+          fmt::format("{} did not come to all_gather {} of the start within {} ms",
+                      name_ranks(missing), number, self_.options.arrival_timeout_ms)};
+}
+
+// Nobody leaves well who has not got all results, and those come here before the word of that. So
+// what has not come then does not come: nobody need wait for others that may be late.
+Status SmallCollectives::has_left() const {
+  return {SENNIT_ABORTED, census_.describe(*census_.left.begin()) + " has left during the start"};
+}
+
+// Rank 0: not all came, or will.
+void SmallCollectives::give_up(uint32_t number, const Status& status) {
   log(LogLevel::error, "{}", status.text());
   sender_.flood_down(encode(CollectiveOff{number, status}));
   failed_.insert(number);

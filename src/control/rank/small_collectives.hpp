@@ -3,8 +3,8 @@
 // Contributions go up in one frame per edge as soon as a subtree is complete; while somebody is
 // late, what is there goes up in parts, so that rank 0 knows by name who is missing when the time
 // is up. The result comes down in one frame. Collectives are numbered; a fast rank may be ahead of
-// its parent. Cost: 2 frames per edge, the bytes of all blobs once up and once down each edge.
-// Control thread only.
+// its parent. Where somebody has left they end on all ranks. Cost: 2 frames per edge, the bytes of
+// all blobs once up and once down each edge. Control thread only.
 #pragma once
 
 #include <map>
@@ -12,6 +12,7 @@
 
 #include "control/callers.hpp"
 #include "control/self.hpp"
+#include "control/tree/census.hpp"
 #include "control/tree/sender.hpp"
 
 namespace sennit::control {
@@ -19,8 +20,8 @@ namespace sennit::control {
 // Results and errors go to `callers`, by number. All ranks number their collectives alike.
 class SmallCollectives {
  public:
-  SmallCollectives(Self& self, Sender& sender, Callers& callers)
-      : self_(self), sender_(sender), callers_(callers) {}
+  SmallCollectives(Self& self, const Census& census, Sender& sender, Callers& callers)
+      : self_(self), census_(census), sender_(sender), callers_(callers) {}
 
   // This rank's part of all_gather `number`.
   void contribute(uint32_t number, Blob mine);
@@ -45,10 +46,13 @@ class SmallCollectives {
   void advance(uint32_t number, Gathering& gathering);
   void complete(uint32_t number, Gathering& gathering);
   void send_fresh(uint32_t number, Gathering& gathering);
-  void give_up(uint32_t number);
+  Status has_left() const;
+  Status trouble(uint32_t number, const Gathering& gathering) const;
+  void give_up(uint32_t number, const Status& status);
   void finish(uint32_t number, Result<Callers::Blobs> result);
 
   Self& self_;
+  const Census& census_;
   Sender& sender_;
   Callers& callers_;
   std::map<uint32_t, Gathering> gatherings_;

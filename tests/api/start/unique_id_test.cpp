@@ -13,8 +13,8 @@
 #include "base/net/reserved_port.hpp"
 #include "base/net/socket.hpp"
 #include "sennit/sennit.h"
-#include "tests/api/process_counts.hpp"
 #include "tests/support/eventually.hpp"
+#include "tests/support/process_counts.hpp"
 #include "tests/support/processes.hpp"
 
 namespace sennit {

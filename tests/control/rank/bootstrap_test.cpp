@@ -14,6 +14,8 @@ namespace {
 using test::address_of;
 using test::FakeRank;
 
+const Status kAborted{SENNIT_ABORTED, "aborted here"};
+
 // ---- rank 0 ----
 
 struct Root : ::testing::Test {
@@ -111,6 +113,31 @@ TEST_F(Root, AComplaintEndsTheStartForEverybody) {
   EXPECT_FALSE(rank.plane.departure().over(true)) << "those that still come are told";
 }
 
+TEST_F(Root, ItsAbortEndsTheStartForEverybody) {
+  enlists(1, enlist_of(1));
+  enlists(17, enlist_of(17));
+  enlists(18, enlist_of(18));
+  rank.plane.bootstrap().abort(kAborted);
+  EXPECT_EQ(rank.callers.wait_for_start().kind(), SENNIT_ABORTED);
+  const auto told = rank.network.take<StartFailed>();
+  ASSERT_GE(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 1);
+  EXPECT_EQ(told[0].second.status.kind(), SENNIT_ABORTED);
+  EXPECT_EQ(told[0].second.status.text().find("rank 0 (host "), 0u);
+  EXPECT_NE(told[0].second.status.text().find("): aborted here"), std::string::npos);
+}
+
+// As it did not know yet that rank 0 has it for its child.
+TEST_F(Root, AChildsWordByWhichItCameEndsTheStartForEverybody) {
+  Channel& child = enlists(1, enlist_of(1));
+  const uint64_t id = child.id;
+  enlists(17, enlist_of(17));
+  rank.network.say(child, StartFailed{{SENNIT_ABORTED, "rank 1: aborted here"}});
+  rank.network.lost(id, End::closed, "closed");
+  EXPECT_EQ(rank.callers.wait_for_start().text(), "rank 1: aborted here");
+  EXPECT_GE(rank.network.take<StartFailed>().size(), 1u);
+}
+
 // Else it would come back when rank 0 is gone, and call rank 0 dead.
 TEST_F(Root, WhoWasStillProvingItselfWhenTheStartFailedIsToldWhy) {
   enlists(2, enlist_of(2));
@@ -183,6 +210,67 @@ TEST_F(Joining, AParentThatCannotBeReachedIsComplainedOf) {
   EXPECT_EQ(enlist[1].second.complaint.text(),
             "cannot reach its parent, rank 1, at 127.0.0.1:1001 (refused): has it died, or is a "
             "firewall in between?");
+}
+
+// Rank 0 takes its word by a new connection, and tells it and all others.
+TEST_F(Joining, ItsAbortIsSaidToRank0) {
+  ASSERT_TRUE(rank.network.open_last(0));
+  rank.network.take<Enlist>();
+  rank.plane.bootstrap().abort(kAborted);
+  const auto told = rank.network.take<StartFailed>();
+  ASSERT_EQ(told.size(), 1u) << "rank 0 may have it for a child";
+  EXPECT_EQ(told[0].second.status.text().find("rank 17 (host "), 0u);
+  rank.after(0);
+  Channel* const root = rank.network.open_last(0);
+  ASSERT_TRUE(root) << "does not say it";
+  const auto enlist = rank.network.take<Enlist>();
+  ASSERT_EQ(enlist.size(), 1u);
+  EXPECT_EQ(enlist[0].second.complaint.kind(), SENNIT_ABORTED);
+  EXPECT_EQ(enlist[0].second.complaint.text(), "aborted here");
+  rank.network.say(*root, StartFailed{{SENNIT_ABORTED, "rank 17: aborted here"}});
+  EXPECT_EQ(rank.callers.wait_for_start().text(), "rank 17: aborted here");
+}
+
+TEST_F(Joining, ItsAbortDoesNotWaitLongForRank0) {
+  ASSERT_TRUE(rank.network.open_last(0));
+  rank.plane.bootstrap().abort(kAborted);
+  rank.after(999);
+  EXPECT_TRUE(rank.self.starting());
+  rank.after(1);
+  EXPECT_EQ(rank.callers.wait_for_start().text(), "aborted here");
+}
+
+TEST_F(Joining, ItsAbortIsItsOwnWhereRank0HasNotCome) {
+  Channel* const maker = rank.network.open_last(0);
+  rank.network.say(*maker, RootAt{});
+  rank.network.connects.clear();
+  rank.plane.bootstrap().abort(kAborted);
+  EXPECT_EQ(rank.callers.wait_for_start().text(), "aborted here");
+  EXPECT_TRUE(rank.network.connects.empty());
+}
+
+// The parent's start may be complete by then, and would take this rank for dead.
+TEST_F(Joining, ItsAbortIsSaidToItsParentWhichIsLeft) {
+  rank.network.say(*rank.network.open_last(0), Parent{5, 1, address_of(1)});
+  ASSERT_TRUE(rank.network.open_last(1));
+  rank.network.said.clear();
+  rank.plane.bootstrap().abort(kAborted);
+  const std::string text = rank.callers.wait_for_start().text();
+  EXPECT_EQ(text.find("rank 17 (host "), 0u) << text;
+  EXPECT_NE(text.find("): aborted here"), std::string::npos) << text;
+  ASSERT_EQ(rank.network.said.size(), 2u);
+  EXPECT_EQ(rank.network.said[0].message.type, FrameType::goodbye);
+  EXPECT_EQ(rank.network.said[1].message.type, FrameType::start_failed);
+}
+
+// It has enlisted, and its child has come to it before its own parent was there.
+TEST_F(Joining, WithoutDescriptorsForOthersItSaysSoToRank0) {
+  ASSERT_TRUE(rank.network.open_last(0));
+  rank.network.take<Enlist>();
+  rank.plane.bootstrap().out_of_descriptors();
+  rank.after(0);
+  ASSERT_TRUE(rank.network.open_last(0)) << "does not say it";
+  EXPECT_EQ(rank.network.take<Enlist>().at(0).second.complaint.kind(), SENNIT_OUT_OF_RESOURCES);
 }
 
 TEST_F(Joining, WhoComesToHangBelowItAfterTheStartFailedIsToldWhy) {

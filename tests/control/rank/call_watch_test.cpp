@@ -85,6 +85,35 @@ TEST(Stalls, AreReportedWithHowLongTheyLast) {
   EXPECT_EQ(up[0].stalled_ms, 0);
 }
 
+// Nobody will answer it, and what was on its way has had the time to come.
+TEST(Stalls, OfAMessageToWhoHasLeftAreAnError) {
+  for (const int self : {0, 2}) {
+    One rank(self);
+    CallDescriptor message = call(0, 0);
+    message.text = "recv count 1 int32 from rank 3, tag 0, on communicator 1";
+    message.peer = 3;
+    message.stalled_ms = 60'000;
+    rank.watch.stalled(message, -1);
+    rank.census.left = {1};
+    rank.watch.stalled(message, -1);
+    EXPECT_TRUE(rank.sender.up.empty()) << "it is only late";
+    rank.census.left = {1, 3};
+    message.stalled_ms = 9'000;
+    rank.watch.stalled(message, -1);
+    EXPECT_TRUE(rank.sender.up.empty()) << "it may be on its way";
+    EXPECT_TRUE(rank.failed.empty());
+    message.stalled_ms = 10'000;
+    rank.watch.stalled(message, -1);
+    const Status status = self == 0 ? rank.failed[1] : [&] {
+      const auto asked = rank.sender.take_up<AbortRequest>();
+      return asked.size() == 1 ? asked[0].status : Status();
+    }();
+    EXPECT_EQ(status.kind(), SENNIT_PEER_FAILED);
+    EXPECT_EQ(status.text(), "rank 3 has left the job, but rank " + std::to_string(self) +
+                                 " is in recv count 1 int32 from rank 3, tag 0, on communicator 1");
+  }
+}
+
 TEST(Stalls, OfOthersArePassedOnNowAndThen) {
   One rank(1);
   rank.watch.on_report(report_of(2, 7));

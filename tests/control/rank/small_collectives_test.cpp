@@ -18,9 +18,10 @@ constexpr int64_t kFlushMs = 500;
 
 struct One {
   Self self;
+  Census census{self};
   FakeSender sender;
   Callers callers;
-  SmallCollectives collectives{self, sender, callers};
+  SmallCollectives collectives{self, census, sender, callers};
 
   One(int rank, int size) : self(options_of(rank, size), {}), sender(size) { self.now_ms = 1000; }
   void after(int64_t ms) {
@@ -95,6 +96,41 @@ TEST(Gathering, Rank0NamesWhoDoesNotCome) {
   EXPECT_EQ(root.result(7).status().text(), text);
   root.collectives.on_gather(gather(7, {1, 3}));
   EXPECT_TRUE(root.sender.down.empty()) << "too late";
+}
+
+// It has left without a word: the others would wait for it, or for one more that is late, and whom
+// it had waited for too long.
+TEST(Gathering, EndsWhenOneLeaves) {
+  for (const int leaver : {3, 1}) {
+    One root(0, 4);
+    root.collectives.on_gather(gather(7, {1, 2}));
+    root.census.left = {leaver};
+    root.after(0);
+    const auto off = root.sender.take_down<CollectiveOff>();
+    ASSERT_EQ(off.size(), 1u);
+    EXPECT_EQ(off[0].number, 7u);
+    EXPECT_EQ(off[0].status.kind(), SENNIT_ABORTED);
+    const std::string text = "rank " + std::to_string(leaver) + " has left during the start";
+    EXPECT_EQ(off[0].status.text(), text);
+    EXPECT_EQ(root.result(7).status().text(), text);
+    root.collectives.contribute(8, blob_of(0));
+    root.after(0);
+    EXPECT_EQ(root.result(8).status().text(), text);
+  }
+}
+
+// Rank 0, or another one that had waited for it too long.
+TEST(Results, DoNotComeWhenSomebodyHasLeft) {
+  for (const int leaver : {0, 2}) {
+    One inner(1, 4);
+    inner.collectives.on_broadcast({2, blob_of(9)});
+    inner.census.left = {leaver};
+    inner.after(0);
+    EXPECT_EQ(*inner.result(2), Callers::Blobs{blob_of(9)}) << "it was here before";
+    const Status status = inner.result(3).status();
+    EXPECT_EQ(status.kind(), SENNIT_ABORTED);
+    EXPECT_EQ(status.text(), "rank " + std::to_string(leaver) + " has left during the start");
+  }
 }
 
 TEST(Results, ArePassedOnAndHandedOver) {
