@@ -12,18 +12,6 @@
 namespace sennit::simulation {
 namespace {
 
-bool tiers_are_uniform(const TierTree& tree) {
-  std::vector<const Group*> first(tree.tiers.size(), nullptr);
-  return std::ranges::all_of(tree.groups, [&](const Group& group) {
-    const Group*& like = first[group.tier];
-    if (!like) like = &group;
-    return group.children == like->children && group.size == like->size &&
-           group.planes == like->planes && group.egress.bytes_per_s == like->egress.bytes_per_s &&
-           group.ingress.bytes_per_s == like->ingress.bytes_per_s &&
-           group.latency_ns == like->latency_ns && group.wiring() == like->wiring();
-  });
-}
-
 // Whether no length of this program can differ from another rank's by the rounding of places to
 // elements.
 bool rounds_alike(const GroupCall& call, const Program& program) {
@@ -93,7 +81,7 @@ bool is_all_of(const TierTree& tree, const GroupCall& call) {
 }
 
 std::optional<Symmetry> one_class(const TierTree& tree, const GroupCall& call) {
-  if (!call.blueprint->uniform() || !is_all_of(tree, call) || !tiers_are_uniform(tree))
+  if (!call.blueprint->uniform() || !is_all_of(tree, call) || !tree.is_uniform())
     return std::nullopt;
   Program program = call.blueprint->program(0);
   if (!rounds_alike(call, program)) return std::nullopt;

@@ -170,11 +170,15 @@ class FabricReader {
     const std::optional<uint64_t> rate = parse_rate(word(line, 3).text);
     if (!rate) return error(line, 3, "a rate, e.g. 400Mbit/s, 50GB/s or unknown");
     link->capacity = {*rate, *rate == 0 ? Provenance::unknown : Provenance::declared, 0};
+    std::set<std::string_view> given;
     for (size_t i = 4; i < line.size(); i++) {
       const std::string_view key = line[i].text;
+      const bool provenance = key == "measured" || key == "declared" || key == "assumed";
+      if (!given.insert(provenance ? "measured, declared or assumed" : key).second)
+        return error(line, i, "every option once");
       if (key == "latency") {
-        const std::optional<uint64_t> time = parse_time(word(line, ++i).text);
-        if (!time) return error(line, i, "a time, e.g. 5us");
+        const std::optional<uint64_t> time = parse_latency(word(line, ++i).text);
+        if (!time) return error(line, i, kLatencies);
         link->latency_ns = *time;
       } else if (key == "burst") {
         const std::optional<uint64_t> size = parse_size(word(line, ++i).text);
@@ -195,7 +199,7 @@ class FabricReader {
         link->source = line[i].text;
       } else if (key == "ports") {
         SENNIT_RETURN_IF_ERROR(read_ports(line, ++i, &link->ports));
-      } else if (key == "measured" || key == "declared" || key == "assumed") {
+      } else if (provenance) {
         if (*rate == 0) return error(line, i, "no provenance for a rate that is unknown");
         link->capacity.provenance = key == "measured"   ? Provenance::measured
                                     : key == "declared" ? Provenance::declared

@@ -184,6 +184,18 @@ bool TierTree::capacities_known() const {
                      [](const Group& g) { return g.egress.known() && g.ingress.known(); });
 }
 
+bool TierTree::is_uniform() const {
+  std::vector<const Group*> first(tiers.size(), nullptr);
+  return std::ranges::all_of(groups, [&](const Group& group) {
+    const Group*& like = first[group.tier];
+    if (!like) like = &group;
+    return group.children == like->children && group.size == like->size &&
+           group.planes == like->planes && group.egress.bytes_per_s == like->egress.bytes_per_s &&
+           group.ingress.bytes_per_s == like->ingress.bytes_per_s &&
+           group.latency_ns == like->latency_ns && group.wiring() == like->wiring();
+  });
+}
+
 uint64_t TierTree::fingerprint() const {
   uint64_t hash = mix(0, groups.size());
   for (const Group& group : groups) {

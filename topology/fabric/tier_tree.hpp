@@ -94,6 +94,7 @@ class TierTree {
   // Sum of the children's egress / own egress; 0 where a capacity is unknown.
   double oversubscription(int group) const;
   bool capacities_known() const;  // of every group but the root
+  bool is_uniform() const;        // groups of a tier are alike, but for their names
   uint64_t fingerprint() const;   // of shape, capacities and latencies, not of names or rank order
   std::string to_text() const;    // an indented listing, for people and tests
 

@@ -16,6 +16,7 @@ struct Unit {
 // Largest first, as writing wants them. Bits are what cables are sold in; bytes are written where
 // bits would be long.
 constexpr size_t kLongest = std::string_view("400.125Gbit/s").size();
+constexpr uint64_t kMostLatencyNs = 1'000'000'000'000'000;
 constexpr std::array kBits = {Unit{"Tbit/s", 1'000'000'000'000}, Unit{"Gbit/s", 1'000'000'000},
                               Unit{"Mbit/s", 1'000'000}, Unit{"kbit/s", 1'000}, Unit{"bit/s", 1}};
 constexpr std::array kBytes = {Unit{"TB/s", 1'000'000'000'000}, Unit{"GB/s", 1'000'000'000},
@@ -96,6 +97,11 @@ std::string format_rate(uint64_t bytes_per_s) {
 }
 
 std::optional<uint64_t> parse_time(std::string_view text) { return parse(text, kTimes); }
+
+std::optional<uint64_t> parse_latency(std::string_view text) {
+  const std::optional<uint64_t> ns = parse_time(text);
+  return ns && *ns <= kMostLatencyNs ? ns : std::nullopt;
+}
 
 std::string format_time(uint64_t ns) { return format(ns, kTimes); }
 

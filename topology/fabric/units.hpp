@@ -25,6 +25,9 @@ std::string format_rate(uint64_t bytes_per_s);  // 0: "unknown"
 
 // nanoseconds; nullopt: not a time, or not a whole number of them.
 std::optional<uint64_t> parse_time(std::string_view text);
+// Of a link, so that any sum of them fits: nullopt also where it is longer than 11 days.
+std::optional<uint64_t> parse_latency(std::string_view text);
+inline constexpr std::string_view kLatencies = "a time of 11 days at most, e.g. 5us";
 std::string format_time(uint64_t ns);
 
 // bytes; nullopt: not a size, or not a whole number of bytes.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <set>
 
 #include <fmt/core.h>
 
@@ -189,6 +190,7 @@ class SpecReader {
   }
 
   Status read_figure(std::string_view key, size_t begin) {
+    if (!figures_.insert(key).second) return error(begin, begin + key.size(), "every key once");
     const std::string_view value = spec_.substr(at_, end_ - at_);
     if (key == "ranks") return read_value(&shape_.ranks, 4096);
     if (key == "cables") return read_value(&shape_.cables, 1024);
@@ -200,8 +202,8 @@ class SpecReader {
       return {};
     }
     if (key == "latency" || key == "local_latency") {
-      const std::optional<uint64_t> time = parse_time(value);
-      if (!time) return error(at_, end_, "a time, e.g. 5us");
+      const std::optional<uint64_t> time = parse_latency(value);
+      if (!time) return error(at_, end_, kLatencies);
       (key == "latency" ? shape_.latency_ns : shape_.local_latency_ns) = *time;
       return {};
     }
@@ -261,7 +263,9 @@ class SpecReader {
       for (const int child : s.children) sum += shape_.switches[index(child)].uplink.bytes_per_s;
       sum = sum * 1'000'000 /
             shape_.oversubscriptions[std::min(level, shape_.oversubscriptions.size() - 1)];
-      rate = static_cast<uint64_t>(std::min<unsigned __int128>(sum, UINT64_MAX));
+      // However narrow, it is known where the rates below are.
+      if (shape_.nic.known())
+        rate = static_cast<uint64_t>(std::clamp<unsigned __int128>(sum, 1, UINT64_MAX));
     }
     return {rate, rate == 0 ? Provenance::unknown : Provenance::declared};
   }
@@ -269,6 +273,7 @@ class SpecReader {
   std::string_view spec_;
   size_t at_ = 0;
   size_t end_ = 0;
+  std::set<std::string_view> figures_;  // that were read
   Shape shape_;
 };
 

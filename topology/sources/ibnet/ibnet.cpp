@@ -44,11 +44,12 @@ Cable cable_of(const IbPort& port, const IbPort* other) {
   return cable;
 }
 
+bool is_below(const IbPort& port, int number) { return port.number < number; }
+
 // The port at the cable's other end, where that node lists it.
 const IbPort* other_end(const IbSubnet& subnet, size_t node, const IbPort& port) {
   const std::vector<IbPort>& ports = subnet.nodes[index(port.peer)].ports;
-  const auto at = std::lower_bound(ports.begin(), ports.end(), port.peer_port,
-                                   [](const IbPort& p, int number) { return p.number < number; });
+  const auto at = std::lower_bound(ports.begin(), ports.end(), port.peer_port, is_below);
   const bool found = at != ports.end() && at->number == port.peer_port &&
                      at->peer == static_cast<int>(node) && at->peer_port == port.number;
   return found ? &*at : nullptr;
@@ -283,6 +284,11 @@ class Builder {
 };
 
 }  // namespace
+
+void add_port(IbNode* node, const IbPort& port) {
+  const auto at = std::lower_bound(node->ports.begin(), node->ports.end(), port.number, is_below);
+  if (at == node->ports.end() || at->number != port.number) node->ports.insert(at, port);
+}
 
 Fabric fabric_of(const IbSubnet& subnet) { return Builder(subnet).build(); }
 

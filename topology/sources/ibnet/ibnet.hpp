@@ -84,6 +84,10 @@ IbPortRates ib_port_rates(std::span<const uint8_t, 64> info,
 // ones.
 int ib_lanes(uint32_t width_code);
 
+// Puts the port in its place, by number, unless the node has it already. A walk from the second
+// subnet may find an adapter's first port last.
+void add_port(IbNode* node, const IbPort& port);
+
 // Whether a text is a dump, by its first statement.
 bool is_ibnetdiscover(std::string_view text);
 // Takes what ibnetdiscover writes, also with --grouping and --full. Dumps of several subnets one

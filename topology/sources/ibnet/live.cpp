@@ -79,8 +79,7 @@ class Records {
         record.rates = rates_of(port);
         record.lid = port->base_lid;
         record.guid = port->guid;
-        std::vector<IbPort>& ports = subnet_.nodes[index(at.at(node))].ports;
-        if (ports.empty() || ports.back().number < p) ports.push_back(record);
+        add_port(&subnet_.nodes[index(at.at(node))], record);
       }
     }
   }

@@ -350,6 +350,20 @@ TEST(Ibnet, AnAdapterMayHavePortsInTwoSubnets) {
       << twice.text();
 }
 
+// The walk of one rail may have found port 2 of an adapter before that of another finds port 1.
+TEST(Ibnet, PortsStandByNumberInWhateverOrderTheyAreFound) {
+  IbNode node;
+  for (const int number : {2, 4, 1, 3, 2}) {
+    IbPort port;
+    port.number = number;
+    port.lid = static_cast<int>(node.ports.size()) + 1;
+    add_port(&node, port);
+  }
+  ASSERT_EQ(node.ports.size(), 4u);
+  for (int i = 0; i < 4; i++) EXPECT_EQ(node.ports[static_cast<size_t>(i)].number, i + 1);
+  EXPECT_EQ(node.ports[1].lid, 1) << "the first that was found";
+}
+
 // Damaged dumps give a fabric that contracts, or an error that names a place within the text.
 TEST(Ibnet, DamagedDumpsAreHandled) {
   std::mt19937 random(sennit_test::seed());
