@@ -2,7 +2,11 @@
 #include "collectives/tiered/emit.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <queue>
+#include <set>
+#include <utility>
 
 #include "base/sort_stretches.hpp"
 
@@ -16,18 +20,50 @@ struct SamePlaces {
   Places::const_iterator next;
 };
 
+// By the first move of each.
 std::vector<SamePlaces> by_places(const Moves& moves) {
+  const auto before = [](const Places* a, const Places* b) { return *a < *b; };
+  std::map<const Places*, size_t, decltype(before)> known(before);
   std::vector<SamePlaces> groups;
   for (const Move& m : moves.all()) {
-    const auto like =
-        std::ranges::find_if(groups, [&](const SamePlaces& g) { return *g.places == m.places; });
-    if (like != groups.end())
-      like->moves.push_back(&m);
-    else
-      groups.push_back({&m.places, {&m}, m.places.begin()});
+    const auto [like, is_new] = known.try_emplace(&m.places, groups.size());
+    if (is_new) groups.push_back({&m.places, {}, m.places.begin()});
+    groups[like->second].moves.push_back(&m);
   }
   return groups;
 }
+
+// Walks over places upwards and knows which groups have the one it is at. A peer of many ranks may
+// move something else with each of them, so only groups that begin or end there are looked at.
+class Holders {
+ public:
+  explicit Holders(std::vector<SamePlaces>* groups) : groups_(*groups) {
+    for (size_t g = 0; g < groups_.size(); g++)
+      if (!groups_[g].places->empty()) turns_.emplace(groups_[g].places->front().begin, g);
+  }
+
+  // Of a place no lower than the last one that was asked for.
+  const std::set<size_t>& at(uint64_t place) {
+    while (!turns_.empty() && turns_.top().first <= place) {
+      const size_t g = turns_.top().second;
+      turns_.pop();
+      auto& next = groups_[g].next;
+      if (holding_.insert(g).second) {
+        turns_.emplace(next->end, g);
+        continue;
+      }
+      holding_.erase(g);
+      if (++next != groups_[g].places->end()) turns_.emplace(next->begin, g);
+    }
+    return holding_;
+  }
+
+ private:
+  using Turn = std::pair<uint64_t, size_t>;  // where a group next begins or ends, and which it is
+  std::vector<SamePlaces>& groups_;
+  std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns_;
+  std::set<size_t> holding_;
+};
 
 }  // namespace
 
@@ -214,6 +250,7 @@ std::vector<Emitter::Sum> Emitter::sums_of(const Moves& moves, bool last) const 
   std::map<std::vector<size_t>, size_t> known;  // by accumulated, last, and the groups
   std::vector<size_t> key, last_key;
   size_t sum = 0;
+  Holders holders(&groups);
   auto summed = accumulated_.begin();
   for (size_t i = 0; i + 1 < cuts.size(); i++) {
     const uint64_t begin = cuts[i], end = cuts[i + 1];
@@ -221,11 +258,8 @@ std::vector<Emitter::Sum> Emitter::sums_of(const Moves& moves, bool last) const 
     const bool accumulated = summed != accumulated_.end() && summed->begin <= begin;
     const bool done = last && owned(begin);
     key.assign({accumulated, done});
-    for (size_t g = 0; g < groups.size(); g++) {
-      auto& next = groups[g].next;
-      while (next != groups[g].places->end() && next->end <= begin) ++next;
-      if (next != groups[g].places->end() && next->begin <= begin) key.push_back(g);
-    }
+    const std::set<size_t>& holding = holders.at(begin);
+    key.insert(key.end(), holding.begin(), holding.end());
     if (key.size() == 2) continue;  // nobody's
     if (key != last_key) {
       const auto [it, is_new] = known.try_emplace(key, sums.size());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace sennit::tiered {
 // Places [begin, end): block * kUnits + unit.
 struct Interval {
   uint64_t begin = 0, end = 0;
-  bool operator==(const Interval&) const = default;
+  auto operator<=>(const Interval&) const = default;
 };
 
 using Places = std::vector<Interval>;  // ascending and disjoint, neighbours joined

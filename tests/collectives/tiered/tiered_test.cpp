@@ -13,6 +13,7 @@
 #include "tests/support/random_trees.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
+#include "topology/source.hpp"
 #include "verify/verify.hpp"
 
 namespace sennit {
@@ -311,6 +312,15 @@ TEST(Tiered, WhatRadixTwoCannotCutEvenlyIsOneStage) {
   const size_t steps = blueprint->program(0).steps.size();
   for (int position = 1; position < tree.ranks(); position++)
     EXPECT_EQ(blueprint->program(position).steps.size(), steps) << "position " << position;
+}
+
+// The root adds up what each of the others sends it, and each sends something else. What that takes
+// is in proportion to them: by their square this would not end within minutes.
+TEST(Tiered, ManyPeersAreNoSquareOfWork) {
+  const TierTree tree = synthetic_tree("racks=2,524286").value();
+  const auto blueprint = tiered().prepare(tree, request_of(Collective::reduce, 1 << 18), {});
+  const Program program = blueprint->program(0);
+  EXPECT_EQ(std::ranges::count(program.steps, StepKind::recv, &Step::kind), tree.ranks() - 1);
 }
 
 TEST(Tiered, EqualGroupsAreAligned) {
