@@ -50,6 +50,8 @@ class Blueprint {
 struct Estimate {
   // by tier: bytes over the most loaded group boundary / its capacity, whole message
   std::vector<uint64_t> tier_ns;
+  // By tier, of these times: what messages' own headers add. Empty: nothing.
+  std::vector<uint64_t> headers_ns;
   // Every message crosses all tiers between two ranks at once, and none waits for messages of
   // another tier: then these times do not add up.
   bool at_once = false;
@@ -60,12 +62,14 @@ struct Estimate {
   // are where the whole message is one chunk.
   struct Asking {
     uint64_t bytes = 0, ns = 0;
+    bool operator==(const Asking&) const = default;
   };
   std::vector<Asking> asking;
   uint64_t messages = 0;      // posted per chunk by the busiest rank
   uint64_t reduce_bytes = 0;  // read by reductions of the busiest rank, whole message
   // Read by others on the longest way through ranks that add up one after the other.
   uint64_t reduce_bytes_of_others = 0;
+  bool operator==(const Estimate&) const = default;
 };
 
 // What an algorithm says beyond its Estimate for many ranks on few cores, whose links are shapers.
@@ -123,6 +127,15 @@ class Algorithm {
                                              const Request& request) const = 0;
   virtual Estimate estimate(const TierTree& tree, const Request& request,
                             const Parameters& parameters, const CostModel& cost) const = 0;
+  // The same of each of these: for an algorithm whose candidates have work in common.
+  virtual std::vector<Estimate> estimates(const TierTree& tree, const Request& request,
+                                          std::span<const Parameters> candidates,
+                                          const CostModel& cost) const {
+    std::vector<Estimate> all;
+    for (const Parameters& parameters : candidates)
+      all.push_back(estimate(tree, request, parameters, cost));
+    return all;
+  }
   // `estimate` is what the function above says of the same. Where all is left at 0, the algorithm
   // is planned as well, only less exactly.
   virtual SharedCoresEstimate on_shared_cores(const TierTree&, const Request&, const Parameters&,

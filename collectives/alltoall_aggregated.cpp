@@ -247,11 +247,11 @@ class AggregatedAlgorithm : public Algorithm {
                     const CostModel& cost) const override {
     const int tier = chosen_tier(tree, parameters);
     const std::vector<const Group*> group_of = groups_at(tree, tier);
-    const Traffic traffic = traffic_of(tree, request, tier, group_of);
+    Traffic traffic = traffic_of(tree, request, tier, group_of);
     Estimate estimate;
     estimate.messages = traffic.most_messages;
     estimate.posted_at_once = true;  // but for what is passed on, which waits for a few
-    estimate.tier_ns = traffic.load.tier_ns(cost);
+    traffic.load.set_times(cost, &estimate);
     // A group of one rank has nothing to pass on. Where ranks wait for a core, what is passed on
     // does as well, and that is counted with the messages.
     const auto around = [&](const Group& group) {
@@ -291,7 +291,7 @@ class AggregatedAlgorithm : public Algorithm {
                               const Parameters& parameters) const override {
     if (block_bytes(request, 0) == 0) return std::nullopt;
     const int tier = chosen_tier(tree, parameters);
-    const Traffic traffic = traffic_of(tree, request, tier, groups_at(tree, tier));
+    Traffic traffic = traffic_of(tree, request, tier, groups_at(tree, tier));
     return Counts{traffic.load.tier_bytes(), traffic.messages, 2, traffic.kinds};
   }
 

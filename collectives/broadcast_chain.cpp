@@ -67,12 +67,23 @@ class ChainAlgorithm : public Algorithm {
     const int unused = unused_edge(request, n);
     Estimate estimate;
     Load load(tree);
-    for (int p = 0; p < n; p++) {
-      if (p == unused) continue;
-      load.add(p, (p + 1) % n, total);
-      add_latency(tree, tree.common_group(p, (p + 1) % n), 1, total, cost, &estimate);
+    const auto sent_to_next = [&](int p) {
+      return p == unused ? Load::Way{} : Load::Way{.bytes = total, .messages = 1};
+    };
+    // One edge fewer than children for every group, and for the root the one from the last position
+    // to the first; less the one that is not used.
+    const size_t without = index(tree.common_group(unused, (unused + 1) % n));
+    for (size_t i = 0; i < tree.groups.size(); i++) {
+      const Group& g = tree.groups[i];
+      if (i > 0)
+        load.add_boundary(i, sent_to_next(g.first + g.size - 1),
+                          sent_to_next((g.first + n - 1) % n));
+      if (g.children > 0)
+        add_latency(tree, static_cast<int>(i),
+                    index(g.children) - (i == 0 ? 0 : 1) - (i == without ? 1 : 0), total, cost,
+                    &estimate);
     }
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
     estimate.messages = n > 1 ? 1 : 0;
     if (request.collective == Collective::reduce && n > 1)

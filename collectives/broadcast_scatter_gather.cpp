@@ -117,9 +117,10 @@ class ScatterGatherAlgorithm : public Algorithm {
     for (const int p : shape.top_down()) {
       const FabricTree::Node& node = shape.node(p);
       if (node.parent < 0) continue;
-      load.add(node.parent, p, scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks));
+      load.add_within(node.group, node.parent, p,
+                      scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks));
       reached_ns[index(p)] =
-          reached_ns[index(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
+          reached_ns[index(node.parent)] + planning_latency_ns(tree, node.group, cost);
     }
     // All-gather: into each child of a group what the rest of the group holds and, but for the
     // first child, which gets it from outside the group, what lies outside; less what it holds
@@ -135,19 +136,18 @@ class ScatterGatherAlgorithm : public Algorithm {
         };
         const int wanted = c == 0 ? missing(g.first, g.first + g.size) : missing(0, n);
         const int shares = wanted - missing(child.first, child.first + child.size);
-        load.add(before.first + before.size - 1, child.first,
-                 scaled(total, static_cast<uint64_t>(shares), ranks),
-                 static_cast<uint64_t>(shares));
+        load.add_within(child.parent, before.first + before.size - 1, child.first,
+                        scaled(total, static_cast<uint64_t>(shares), ranks),
+                        static_cast<uint64_t>(shares));
       }
-    estimate.tier_ns = load.tier_ns(cost);
-    shape.climb(farthest(reached_ns), [&](int p, int parent) {
+    load.set_times(cost, &estimate);
+    shape.climb(farthest(reached_ns), [&](int p) {
       const FabricTree::Node& node = shape.node(p);
-      add_latency(tree, tree.common_group(p, parent), 1,
+      add_latency(tree, node.group, 1,
                   scaled(total, static_cast<uint64_t>(node.end - node.begin), ranks), cost,
                   &estimate);
     });
-    for (int p = 0; p + 1 < n; p++)
-      add_latency(tree, tree.common_group(p, p + 1), 1, total / ranks, cost, &estimate);
+    add_latency_of_neighbours(tree, 1, total / ranks, cost, &estimate);
     estimate.messages = ranks - 1 + static_cast<uint64_t>(shape.most_children());
     return estimate;
   }

@@ -100,18 +100,17 @@ class TreeAlgorithm : public Algorithm {
     // By rank: what is read on the way from it to the root, in messages.
     std::vector<uint64_t> reached_ns(index(tree.ranks()), 0), read = reached_ns;
     for (const int p : shape.top_down()) {
-      const int parent = shape.node(p).parent;
+      const int parent = shape.node(p).parent, group = shape.node(p).group;
       if (parent < 0) continue;
       read[index(p)] = read[index(parent)] + static_cast<uint64_t>(shape.node(parent).children) + 1;
-      broadcast ? load.add(parent, p, total) : load.add(p, parent, total);
-      reached_ns[index(p)] = reached_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
+      load.add_within(group, broadcast ? parent : p, broadcast ? p : parent, total);
+      reached_ns[index(p)] = reached_ns[index(parent)] + planning_latency_ns(tree, group, cost);
     }
     const auto most = static_cast<uint64_t>(shape.most_children());
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
-    shape.climb(farthest(reached_ns), [&](int p, int parent) {
-      add_latency(tree, tree.common_group(p, parent), 1, total, cost, &estimate);
-    });
+    shape.climb(farthest(reached_ns),
+                [&](int p) { add_latency(tree, shape.node(p).group, 1, total, cost, &estimate); });
     estimate.messages = broadcast ? most : std::min<uint64_t>(most, 1);
     if (!broadcast && most > 0)
       set_readings(most + 1, *std::ranges::max_element(read), total, &estimate);
@@ -123,14 +122,14 @@ class TreeAlgorithm : public Algorithm {
                                       const Estimate&) const override {
     const FabricTree shape(tree, request.root, fan_out(parameters));
     const uint64_t total = total_bytes(request, tree.ranks());
-    const GroupRates rates = planning_rates(tree, cost);
+    const GroupRates rates = shape.to_leaders(tree, planning_rates(tree, cost));
     // The whole message, to all children one after the other.
     std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
     for (const int p : shape.top_down()) {
       const int parent = shape.node(p).parent;
       if (parent < 0) continue;
-      moved_ns[index(p)] = moved_ns[index(parent)] +
-                           shape.node(parent).children * message_ns(tree, rates, parent, p, total);
+      moved_ns[index(p)] =
+          moved_ns[index(parent)] + shape.node(parent).children * shape.down_ns(p, rates, total);
     }
     const bool reduces = request.collective == Collective::reduce;
     return {.path_ns = *std::ranges::max_element(moved_ns),

@@ -73,10 +73,6 @@ int slower_group(const TierTree& tree, int a, int b, const CostModel& cost) {
 
 }  // namespace
 
-uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost) {
-  return planning_latency_ns(tree, tree.common_group(a, b), cost);
-}
-
 int slowest_group(const TierTree& tree, const CostModel& cost) {
   int slowest = 0;
   for (size_t group = 1; group < tree.groups.size(); group++)
@@ -111,6 +107,14 @@ void add_latency(const TierTree& tree, int group, uint64_t messages, uint64_t by
   add(&estimate->asking.back().ns, ns);
 }
 
+void add_latency_of_neighbours(const TierTree& tree, uint64_t messages, uint64_t bytes,
+                               const CostModel& cost, Estimate* estimate) {
+  for (size_t group = 0; group < tree.groups.size(); group++)
+    if (const int32_t children = tree.groups[group].children; children > 0)
+      add_latency(tree, static_cast<int>(group), messages * (index(children) - 1), bytes, cost,
+                  estimate);
+}
+
 void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate) {
   estimate->reduce_bytes = saturated(Wide{busiest} * bytes);
   estimate->reduce_bytes_of_others = saturated(Wide{all - std::min(all, busiest)} * bytes);
@@ -138,52 +142,81 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
   return transfer_ns(bytes, narrowest);
 }
 
-void Load::add(int from, int to, uint64_t bytes, uint64_t messages) {
-  cross(tree_, from, to, [&](size_t group) { out_[group] += {bytes, messages}; });
-  cross(tree_, to, from, [&](size_t group) { in_[group] += {bytes, messages}; });
+void Load::Boundary::operator+=(const Boundary& other) {
+  out_bytes += other.out_bytes;
+  in_bytes += other.in_bytes;
+  out_messages += other.out_messages;
+  in_messages += other.in_messages;
 }
 
-void Load::add_both(int a, int b, uint64_t there, uint64_t back) {
-  cross(tree_, a, b, [&](size_t group) { add_boundary(group, {there, 1}, {back, 1}); });
-  cross(tree_, b, a, [&](size_t group) { add_boundary(group, {back, 1}, {there, 1}); });
+void Load::Boundary::operator-=(const Boundary& other) {
+  out_bytes -= other.out_bytes;
+  in_bytes -= other.in_bytes;
+  out_messages -= other.out_messages;
+  in_messages -= other.in_messages;
 }
 
-std::vector<uint64_t> Load::boundary_ns(const CostModel& cost) const {
-  const GroupRates rates = planning_rates(tree_, cost);
-  const auto wire_ns = [&](const Way& way, uint64_t bytes_per_s) {
-    const Wide bytes = way.bytes == 0 ? 0 : way.bytes + Wide{way.messages} * cost.message_bytes;
+void Load::add_within(int group, int from, int to, uint64_t bytes, uint64_t messages) {
+  const Boundary out{.out_bytes = bytes, .out_messages = messages};
+  const Boundary in{.in_bytes = bytes, .in_messages = messages};
+  noted_ = true;
+  crossed_[index(tree_.leaf_of_position[index(from)])] += out;
+  crossed_[index(tree_.leaf_of_position[index(to)])] += in;
+  crossed_[index(group)] -= out;
+  crossed_[index(group)] -= in;
+}
+
+const std::vector<Load::Boundary>& Load::sums() {
+  for (size_t i = crossed_.size(); noted_ && i-- > 1;)  // children come after their parents
+    crossed_[index(tree_.groups[i].parent)] += crossed_[i];
+  noted_ = false;
+  return crossed_;
+}
+
+uint64_t Load::Boundary::ns(uint64_t egress, uint64_t ingress, uint64_t message_bytes) const {
+  const auto wire_ns = [&](Wide bytes, uint64_t messages, uint64_t bytes_per_s) {
+    if (bytes > 0) bytes += Wide{messages} * message_bytes;
     return saturated(bytes * kNsPerSecond / bytes_per_s);
   };
-  std::vector<uint64_t> ns(tree_.groups.size(), 0);
-  for (size_t i = 1; i < ns.size(); i++)
-    ns[i] = std::max(wire_ns(out_[i], rates.egress[i]), wire_ns(in_[i], rates.ingress[i]));
-  return ns;
+  return std::max(wire_ns(out_bytes, out_messages, egress),
+                  wire_ns(in_bytes, in_messages, ingress));
 }
 
-std::vector<uint64_t> Load::tier_ns(const CostModel& cost) const {
-  const std::vector<uint64_t> boundaries = boundary_ns(cost);
-  std::vector<uint64_t> ns(tree_.tiers.size(), 0);
-  for (size_t i = 1; i < boundaries.size(); i++) {
-    uint64_t& tier = ns[tree_.groups[i].tier];
-    tier = std::max(tier, boundaries[i]);
+void Load::set_times(const CostModel& cost, Estimate* estimate) {
+  const std::vector<Boundary>& crossed = sums();
+  const GroupRates rates = planning_rates(tree_, cost);
+  std::vector<uint64_t> tier_ns(tree_.tiers.size(), 0), payload_ns = tier_ns;
+  for (size_t i = 1; i < crossed.size(); i++) {
+    const auto ns = [&](uint64_t message_bytes) {
+      return crossed[i].ns(rates.egress[i], rates.ingress[i], message_bytes);
+    };
+    const size_t tier = tree_.groups[i].tier;
+    tier_ns[tier] = std::max(tier_ns[tier], ns(cost.message_bytes));
+    if (cost.message_bytes > 0) payload_ns[tier] = std::max(payload_ns[tier], ns(0));
   }
-  return ns;
+  if (cost.message_bytes > 0)
+    for (size_t tier = 0; tier < tier_ns.size(); tier++)
+      estimate->headers_ns.push_back(tier_ns[tier] - payload_ns[tier]);
+  estimate->tier_ns = std::move(tier_ns);
 }
 
-uint64_t Load::way_ns(const CostModel& cost) const {
-  std::vector<uint64_t> way = boundary_ns(cost);
+uint64_t Load::way_ns(const CostModel& cost) {
+  const std::vector<Boundary>& crossed = sums();
+  const GroupRates rates = planning_rates(tree_, cost);
+  std::vector<uint64_t> way(crossed.size(), 0);
   for (size_t i = 1; i < way.size(); i++) {  // children come after their parents
-    const uint64_t above = way[index(tree_.groups[i].parent)];
-    way[i] += std::min(above, ~uint64_t{0} - way[i]);
+    const uint64_t own = crossed[i].ns(rates.egress[i], rates.ingress[i], cost.message_bytes);
+    way[i] = saturated(Wide{way[index(tree_.groups[i].parent)]} + own);
   }
   return *std::ranges::max_element(way);
 }
 
-std::vector<uint64_t> Load::tier_bytes() const {
+std::vector<uint64_t> Load::tier_bytes() {
+  const std::vector<Boundary>& crossed = sums();
   std::vector<uint64_t> bytes(tree_.tiers.size(), 0);
-  for (size_t i = 1; i < tree_.groups.size(); i++) {
+  for (size_t i = 1; i < crossed.size(); i++) {
     uint64_t& tier = bytes[tree_.groups[i].tier];
-    tier = saturated(tier + out_[i].bytes);
+    tier = saturated(tier + crossed[i].out_bytes);
   }
   return bytes;
 }

@@ -2,8 +2,9 @@
 // estimate.
 //
 // Load adds up the bytes over every group boundary, message by message or in closed form, and turns
-// them into the time of each tier's busiest boundary. Unknown figures are those that cost/rates.hpp
-// plans with. Pure.
+// them into the time of each tier's busiest boundary. A message is noted where it begins, where it
+// ends, and at the group within which it stays: sums over the groups' subtrees are then what
+// crosses their boundaries. Unknown figures are those that cost/rates.hpp plans with. Pure.
 #pragma once
 
 #include <functional>
@@ -51,8 +52,6 @@ std::vector<uint64_t> block_offsets(const Request& request, int ranks);
 // Bytes of the vector, or of all blocks together.
 uint64_t total_bytes(const Request& request, int ranks);
 
-// Of one message between two positions, declared or assumed.
-uint64_t message_latency_ns(const TierTree& tree, int a, int b, const CostModel& cost);
 // The group between whose children a message's latency is longest. O(groups).
 int slowest_group(const TierTree& tree, const CostModel& cost);
 // The same of those around this position. O(depth).
@@ -63,6 +62,9 @@ int farthest(const std::vector<uint64_t>& reached_ns);
 // estimate's critical path.
 void add_latency(const TierTree& tree, int group, uint64_t messages, uint64_t bytes,
                  const CostModel& cost, Estimate* estimate);
+// The same of so many messages from every position but the last to the one behind it. O(groups).
+void add_latency_of_neighbours(const TierTree& tree, uint64_t messages, uint64_t bytes,
+                               const CostModel& cost, Estimate* estimate);
 
 // Over the narrowest boundary between two positions, alone.
 uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b, uint64_t bytes);
@@ -71,40 +73,47 @@ uint64_t message_ns(const TierTree& tree, const GroupRates& rates, int a, int b,
 // longest way, one after the other.
 void set_readings(uint64_t busiest, uint64_t all, uint64_t bytes, Estimate* estimate);
 
-// What crosses the boundaries of a tree's groups.
+// What crosses the boundaries of a tree's groups: either messages, or in closed form.
 class Load {
  public:
   struct Way {
     Wide bytes = 0;  // of all ranks' whole vectors to all, more than a 64-bit number holds
     uint64_t messages = 0;
-    void operator+=(const Way& other) {
-      bytes += other.bytes;
-      messages += other.messages;
-    }
   };
-  explicit Load(const TierTree& tree)
-      : tree_(tree), out_(tree.groups.size()), in_(tree.groups.size()) {}
-  // Messages from one position to another, over every boundary between them. O(depth).
-  void add(int from, int to, uint64_t bytes, uint64_t messages = 1);
-  // One message there and one back, in one walk.
-  void add_both(int a, int b, uint64_t there, uint64_t back);
+  explicit Load(const TierTree& tree) : tree_(tree), crossed_(tree.groups.size()) {}
+  // Messages from one position to another, over every boundary between them.
+  void add(int from, int to, uint64_t bytes, uint64_t messages = 1) {
+    add_within(tree_.common_group(from, to), from, to, bytes, messages);
+  }
+  // The same where it is known which is the smallest group that holds both. O(1).
+  void add_within(int group, int from, int to, uint64_t bytes, uint64_t messages = 1);
   // In closed form: what crosses the boundary of one group.
   void add_boundary(size_t group, Way out, Way in) {
-    out_[group] += out;
-    in_[group] += in;
+    crossed_[group] += {out.bytes, in.bytes, out.messages, in.messages};
   }
-  // By tier, of the group that takes longest.
-  std::vector<uint64_t> tier_ns(const CostModel& cost) const;
-  // SharedCoresEstimate::way_ns.
-  uint64_t way_ns(const CostModel& cost) const;
-  std::vector<uint64_t> tier_bytes() const;  // by tier: out of all its groups
+
+  // When all is added:
+  // Estimate::tier_ns, of the group that takes longest, and Estimate::headers_ns.
+  void set_times(const CostModel& cost, Estimate* estimate);
+  uint64_t way_ns(const CostModel& cost);  // SharedCoresEstimate::way_ns
+  std::vector<uint64_t> tier_bytes();      // by tier: out of all its groups
 
  private:
-  // By group: how long what crosses its boundary takes, in the direction that takes longer.
-  std::vector<uint64_t> boundary_ns(const CostModel& cost) const;
+  // Of one group. Numbers wrap around, and come right as they are added up.
+  struct Boundary {
+    Wide out_bytes = 0, in_bytes = 0;
+    uint64_t out_messages = 0, in_messages = 0;
+    void operator+=(const Boundary& other);
+    void operator-=(const Boundary& other);
+    // In the direction that takes longer.
+    uint64_t ns(uint64_t egress, uint64_t ingress, uint64_t message_bytes) const;
+  };
+  const std::vector<Boundary>& sums();  // by group: what crosses it
 
   const TierTree& tree_;
-  std::vector<Way> out_, in_;  // by group
+  // By group: what crosses it; where messages were noted, beyond what crosses its children.
+  std::vector<Boundary> crossed_;
+  bool noted_ = false;
 };
 
 }  // namespace sennit

@@ -250,8 +250,7 @@ class DirectAlgorithm : public Algorithm {
     const auto ranks = static_cast<uint64_t>(n);
     const uint64_t total = total_bytes(request, n), largest = largest_message(request, n);
     Estimate estimate;
-    const Load load = load_of(tree, request);
-    estimate.tier_ns = load.tier_ns(cost);
+    load_of(tree, request).set_times(cost, &estimate);
     estimate.at_once = true;
     estimate.posted_at_once = request.collective != Collective::barrier;
     estimate.messages = to_root(request) ? std::min<uint64_t>(ranks - 1, 1) : ranks - 1;

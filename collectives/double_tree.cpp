@@ -167,12 +167,9 @@ class DoubleTreeAlgorithm : public Algorithm {
         for (int p = 0; p < n; p++) {
           const int parent = trees.neighbours(half, p).parent;
           if (parent < 0) continue;
-          if (up && down)
-            load.add_both(p, parent, half_bytes, half_bytes);
-          else if (up)
-            load.add(p, parent, half_bytes);
-          else
-            load.add(parent, p, half_bytes);
+          const int group = tree.common_group(p, parent);
+          if (up) load.add_within(group, p, parent, half_bytes);
+          if (down) load.add_within(group, parent, p, half_bytes);
         }
       const uint64_t depth = depth_of(n);
       // Where one rank has or wants the vector, that is a message from or to the trees' roots.
@@ -180,7 +177,7 @@ class DoubleTreeAlgorithm : public Algorithm {
                   cost, &estimate);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
     }
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
     // Of a half a rank adds up its own and two children's. Who alone wants the vector is one rank
     // more on the way, and adds its own to what comes from the roots of both trees.

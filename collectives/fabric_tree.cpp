@@ -2,7 +2,6 @@
 #include "collectives/fabric_tree.hpp"
 
 #include <algorithm>
-#include <deque>
 #include <unordered_map>
 
 #include "base/arithmetic.hpp"
@@ -20,21 +19,25 @@ struct Unserved {
 
 FabricTree::FabricTree(const TierTree& tree, int root, int fan_out) : nodes_(index(tree.ranks())) {
   const auto group_at = [&](int32_t g) -> const Group& { return tree.groups[index(g)]; };
-  std::deque<Unserved> work;
+  std::vector<Unserved> work;
   const auto enter = [&](int32_t group, int32_t leader) {
     const Group& g = group_at(group);
     if (g.children == 0) return;
-    const int32_t own = tree.child_at(group, leader);
+    const int32_t own = leader == g.first ? g.first_child : tree.child_at(group, leader);
     work.push_back({group, g.first_child, g.first_child + g.children, own, leader});
   };
   const auto serve = [&](const Unserved& run, int32_t begin, int32_t end) {
     const int32_t leader = group_at(begin).first;
     Node& node = nodes_[index(leader)];
     node.parent = run.leader;
+    node.group = run.group;
+    node.led = begin;
+    node.led_by_parent = run.own;
     node.begin = leader;
     node.end = group_at(end - 1).first + group_at(end - 1).size;
     order_.push_back(leader);
-    work.push_back({run.group, begin, end, begin, leader});
+    if (end - begin > 1 || group_at(begin).children > 0)
+      work.push_back({run.group, begin, end, begin, leader});
   };
   const auto serve_in_parts = [&](const Unserved& run, int32_t begin, int32_t end, int32_t parts) {
     for (int32_t i = 0; i < parts; i++)
@@ -42,13 +45,12 @@ FabricTree::FabricTree(const TierTree& tree, int root, int fan_out) : nodes_(ind
             begin + static_cast<int32_t>(int64_t{end - begin} * (i + 1) / parts));
   };
 
-  nodes_[index(root)] = {-1, 0, tree.ranks(), 0, 0};
+  nodes_[index(root)] = {.begin = 0, .end = tree.ranks()};
   order_.push_back(root);
   enter(0, root);
   // first in, first out: a leader's farther groups come before its nearer ones
-  while (!work.empty()) {
-    const Unserved run = work.front();
-    work.pop_front();
+  for (size_t i = 0; i < work.size(); i++) {
+    const Unserved run = work[i];
     const int32_t left = run.own - run.begin, right = run.end - run.own - 1;
     int32_t left_parts = left, right_parts = right;
     if (left + right > fan_out) {
@@ -81,6 +83,19 @@ void FabricTree::list_children() {
       Node& node = nodes_[index(parent)];
       children_[node.first_child + node.children++] = p;
     }
+}
+
+GroupRates FabricTree::to_leaders(const TierTree& tree, GroupRates rates) const {
+  const int root = order_.front();
+  for (size_t i = tree.groups.size(); i-- > 1;) {  // children come after their parents
+    const Group& g = tree.groups[i];
+    if (g.children == 0) continue;
+    const bool holds_root = root >= g.first && root < g.first + g.size;
+    const size_t led = index(holds_root ? tree.child_at(static_cast<int>(i), root) : g.first_child);
+    rates.egress[i] = std::min(rates.egress[i], rates.egress[led]);
+    rates.ingress[i] = std::min(rates.ingress[i], rates.ingress[led]);
+  }
+  return rates;
 }
 
 std::vector<uint32_t> FabricTree::kinds(const TierTree& tree) const {

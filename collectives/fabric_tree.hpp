@@ -10,11 +10,14 @@
 // fan-out.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
+#include "cost/rates.hpp"
 #include "schedule/plan.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
@@ -25,6 +28,8 @@ class FabricTree {
  public:
   struct Node {
     int32_t parent = -1;
+    // The smallest group that holds both, and which of its children this one and the parent lead.
+    int32_t group = 0, led = 0, led_by_parent = 0;
     int32_t begin = 0, end = 0;  // the subtree's positions
     uint32_t first_child = 0, children = 0;
   };
@@ -38,10 +43,20 @@ class FabricTree {
   }
   std::span<const int32_t> top_down() const { return order_; }  // parents before their children
   int most_children() const;
-  // f(p, its parent) for this position and every other on its way to the root, but for the root.
+  // f(p) for this position and every other on its way to the root, but for the root.
   template <typename F>
   void climb(int position, F&& f) const {
-    for (int p = position; node(p).parent >= 0; p = node(p).parent) f(p, node(p).parent);
+    for (int p = position; node(p).parent >= 0; p = node(p).parent) f(p);
+  }
+  // By group: the narrowest boundary on the way between its leader and what is outside of it.
+  GroupRates to_leaders(const TierTree& tree, GroupRates rates) const;
+  // How long so many bytes alone take from this position to its parent, and from there to it, over
+  // such rates.
+  uint64_t up_ns(int position, const GroupRates& to_leaders, uint64_t bytes) const {
+    return way_ns(node(position).led, node(position).led_by_parent, to_leaders, bytes);
+  }
+  uint64_t down_ns(int position, const GroupRates& to_leaders, uint64_t bytes) const {
+    return way_ns(node(position).led_by_parent, node(position).led, to_leaders, bytes);
   }
   // By position: numbers that are the same where the way to the root and the subtree look alike,
   // tier by tier, whichever of its parent's children a rank is.
@@ -49,6 +64,10 @@ class FabricTree {
 
  private:
   void list_children();
+  static uint64_t way_ns(int from, int to, const GroupRates& to_leaders, uint64_t bytes) {
+    return transfer_ns(bytes,
+                       std::min(to_leaders.egress[index(from)], to_leaders.ingress[index(to)]));
+  }
 
   std::vector<Node> nodes_;
   std::vector<int32_t> children_, order_;

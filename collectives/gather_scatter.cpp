@@ -103,16 +103,16 @@ class GatherScatterAlgorithm : public Algorithm {
       const FabricTree::Node& node = shape.node(p);
       if (node.parent < 0) continue;
       const uint64_t bytes = offsets[index(node.end)] - offsets[index(node.begin)];
-      gather ? load.add(p, node.parent, bytes) : load.add(node.parent, p, bytes);
+      load.add_within(node.group, gather ? p : node.parent, gather ? node.parent : p, bytes);
       reached_ns[index(p)] =
-          reached_ns[index(node.parent)] + message_latency_ns(tree, node.parent, p, cost);
+          reached_ns[index(node.parent)] + planning_latency_ns(tree, node.group, cost);
     }
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
-    shape.climb(farthest(reached_ns), [&](int p, int parent) {
+    shape.climb(farthest(reached_ns), [&](int p) {
       const FabricTree::Node& node = shape.node(p);
-      add_latency(tree, tree.common_group(p, parent), 1,
-                  offsets[index(node.end)] - offsets[index(node.begin)], cost, &estimate);
+      add_latency(tree, node.group, 1, offsets[index(node.end)] - offsets[index(node.begin)], cost,
+                  &estimate);
     });
     const auto most = static_cast<uint64_t>(shape.most_children());
     estimate.messages = gather ? std::min<uint64_t>(most, 1) : most;
@@ -125,7 +125,7 @@ class GatherScatterAlgorithm : public Algorithm {
     const FabricTree shape(tree, request.root, fan_out(parameters));
     const std::vector<uint64_t> offsets = block_offsets(request, tree.ranks());
     const bool gather = request.collective == Collective::gather;
-    const GroupRates rates = planning_rates(tree, cost);
+    const GroupRates rates = shape.to_leaders(tree, planning_rates(tree, cost));
     // The whole message, hop after hop. Messages of one parent share its link until the smaller
     // ones are through.
     std::vector<uint64_t> moved_ns(index(tree.ranks()), 0);
@@ -139,8 +139,8 @@ class GatherScatterAlgorithm : public Algorithm {
       for (const int child : children) {
         const uint64_t shared = through + left * bytes_of(child);
         moved_ns[index(child)] =
-            moved_ns[index(p)] + (gather ? message_ns(tree, rates, child, p, shared)
-                                         : message_ns(tree, rates, p, child, shared));
+            moved_ns[index(p)] +
+            (gather ? shape.up_ns(child, rates, shared) : shape.down_ns(child, rates, shared));
         through += bytes_of(child);
         left--;
       }

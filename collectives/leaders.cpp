@@ -51,7 +51,9 @@ struct Shape {
     const FabricTree::Node& node = tree.node(p);
     return block_range(static_cast<uint64_t>(node.begin), static_cast<uint64_t>(node.end));
   }
-  uint64_t served(int p) const {  // how many children() are
+  // How many children() are. Leaders are served by leaders alone.
+  uint64_t served(int p) const {
+    if (!is_leader(p)) return tree.node(p).children;
     uint64_t count = 0;
     for (const int child : tree.children(p)) count += is_leader(child) ? 0 : 1;
     return count;
@@ -73,7 +75,7 @@ class Bytes {
         shape_(shape),
         total_(total_bytes(request, tree.ranks())),
         blocks_(request.collective == Collective::all_gather),
-        offsets_(block_offsets(request, tree.ranks())) {}
+        offsets_(blocks_ ? block_offsets(request, tree.ranks()) : std::vector<uint64_t>()) {}
   uint64_t up(int p) const {
     if (!blocks_) return total_;
     const Range r = shape_.below(tree_, p);
@@ -237,15 +239,17 @@ class Leaders : public Algorithm {
       for (const int other : shape.leaders)
         if (siblings > 0 && other != p) load.add(p, other, bytes.up(p));
       if (parent < 0) continue;
-      load.add_both(p, parent, bytes.up(p), bytes.down(p));
-      depth_ns[index(p)] = depth_ns[index(parent)] + message_latency_ns(tree, parent, p, cost);
+      const int group = shape.tree.node(p).group;
+      load.add_within(group, p, parent, bytes.up(p));
+      load.add_within(group, parent, p, bytes.down(p));
+      depth_ns[index(p)] = depth_ns[index(parent)] + planning_latency_ns(tree, group, cost);
       read[index(p)] = read[index(parent)] + shape.served(parent) + 1;
     }
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
     for (int p = farthest(depth_ns); shape.parent(p) >= 0; p = shape.parent(p))
       for (const uint64_t message : {bytes.up(p), bytes.down(p)})
-        add_latency(tree, tree.common_group(p, shape.parent(p)), 1, message, cost, &estimate);
+        add_latency(tree, shape.tree.node(p).group, 1, message, cost, &estimate);
     if (shape.leaders.size() > 1)
       add_latency(tree, 0, 1, bytes.up(shape.leaders[0]), cost, &estimate);
     if (request.reduces()) {
@@ -262,6 +266,7 @@ class Leaders : public Algorithm {
     const Shape shape(tree, parameters);
     const Bytes bytes(tree, request, shape);
     const GroupRates rates = planning_rates(tree, cost);
+    const GroupRates to_leaders = shape.tree.to_leaders(tree, rates);
     SharedCoresEstimate shared;
     // Whole messages, hop after hop: up to a leader, across, and down. Those of one parent, or of
     // one leader, share its link.
@@ -277,9 +282,9 @@ class Leaders : public Algorithm {
       if (parent < 0) continue;
       const uint64_t siblings = shape.served(parent);
       up_ns[index(p)] =
-          up_ns[index(parent)] + siblings * message_ns(tree, rates, p, parent, bytes.up(p));
+          up_ns[index(parent)] + siblings * shape.tree.up_ns(p, to_leaders, bytes.up(p));
       down_ns[index(p)] =
-          down_ns[index(parent)] + siblings * message_ns(tree, rates, parent, p, bytes.down(p));
+          down_ns[index(parent)] + siblings * shape.tree.down_ns(p, to_leaders, bytes.down(p));
     }
     shared.path_ns =
         *std::ranges::max_element(up_ns) + across_ns + *std::ranges::max_element(down_ns);

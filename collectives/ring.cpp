@@ -110,17 +110,18 @@ class RingAlgorithm : public Algorithm {
     const bool all_reduce = request.collective == Collective::all_reduce;
     Estimate estimate;
     Load load(tree);
-    for (int p = 0; p < n; p++) {
-      const int next = (p + 1) % n;
+    const auto sent_to_next = [&](int p) -> Load::Way {
       // Reduce-scatter leaves out the sender's own block, all-gather the receiver's.
-      const int left_out = request.collective == Collective::all_gather ? next : p;
+      const int left_out = request.collective == Collective::all_gather ? (p + 1) % n : p;
       const uint64_t own = all_reduce ? total / ranks : block_bytes(request, left_out);
-      if (n > 1) load.add(p, next, phases(request) * (total - own), phases(request) * (ranks - 1));
-      if (next != 0)
-        add_latency(tree, tree.common_group(p, next), phases(request), total / ranks, cost,
-                    &estimate);
+      return {phases(request) * (total - own), phases(request) * (ranks - 1)};
+    };
+    for (size_t i = 1; i < tree.groups.size(); i++) {
+      const Group& g = tree.groups[i];
+      load.add_boundary(i, sent_to_next(g.first + g.size - 1), sent_to_next((g.first + n - 1) % n));
     }
-    estimate.tier_ns = load.tier_ns(cost);
+    add_latency_of_neighbours(tree, phases(request), total / ranks, cost, &estimate);
+    load.set_times(cost, &estimate);
     estimate.at_once = true;
     estimate.messages = phases(request) * (ranks - 1);
     if (request.reduces()) estimate.reduce_bytes = 2 * scaled(total, ranks - 1, ranks);

@@ -132,43 +132,43 @@ Below below_node(const TierTree& tree, const StageTree& stages, const Shares& sh
   return b;
 }
 
-// By tier: of its real groups' boundaries the one that takes longest. Whole stages send a full
-// piece from each base to each sibling.
-std::vector<uint64_t> tier_times(const TierTree& tree, const Request& request,
-                                 const StageTree& stages, const Shares& shares,
-                                 const std::vector<Below>& below, int whole_stages,
-                                 const CostModel& cost) {
-  std::vector<uint64_t> tier_ns(tree.tiers.size(), 0);
-  const GroupRates rates = planning_rates(tree, cost);
+// Estimate::tier_ns: of a tier's real groups' boundaries the one that takes longest, and
+// Estimate::headers_ns. Whole stages send a full piece from each base to each sibling.
+void set_times(const TierTree& tree, const Request& request, const StageTree& stages,
+               const Shares& shares, const GroupRates& rates, const std::vector<Below>& below,
+               int whole_stages, const CostModel& cost, Estimate* estimate) {
   const auto bytes = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
-  const bool backwards =
-      request.collective == Collective::reduce_scatter || request.collective == Collective::reduce;
+  const uint64_t ways = goes_both_ways(request.collective) && whole_stages == 0 ? 2 : 1;
+  std::vector<uint64_t> tier_ns(tree.tiers.size(), 0), payload_ns = tier_ns;
   for (size_t i = 0; i + 1 < shares.nodes().size(); i++) {
     const Node& node = shares.nodes()[i];
     const Shape& shape = stages.shape(node.shape);
     if (shape.tier < 0) continue;
     uint64_t out = node.out_load, in = node.in_load, headers = 0;
     if (cost.message_bytes > 0)
-      headers = crossing(stages, node, whole_stages) *
-                (goes_both_ways(request.collective) && whole_stages == 0 ? 2 : 1) *
-                cost.message_bytes;
+      headers = crossing(stages, node, whole_stages) * ways * cost.message_bytes;
     if (whole_stages > 0) out = in = whole_load(stages, node, whole_stages, below[i].bases);
-    uint64_t& tier = tier_ns[index(shape.tier)];
-    const int group = stages.node(node.example).group;
-    uint64_t egress = rates.egress[index(group)], ingress = rates.ingress[index(group)];
-    if (backwards) std::swap(egress, ingress);
-    for (const auto& [load, rate] : {std::pair(out, egress), std::pair(in, ingress)}) {
+    uint64_t &tier = tier_ns[index(shape.tier)], &payload = payload_ns[index(shape.tier)];
+    const size_t group = index(stages.node(node.example).group);
+    for (const auto& [load, rate] :
+         {std::pair(out, rates.egress[group]), std::pair(in, rates.ingress[group])}) {
+      const uint64_t ns = time_ns(bytes, load, rate);
       const uint64_t headers_ns = load > 0 && bytes > 0 ? transfer_ns(headers, rate) : 0;
-      tier = std::max(tier, saturated(Wide{time_ns(bytes, load, rate)} + headers_ns));
+      payload = std::max(payload, ns);
+      tier = std::max(tier, saturated(Wide{ns} + headers_ns));
     }
   }
-  return tier_ns;
+  if (cost.message_bytes > 0)
+    for (size_t tier = 0; tier < tier_ns.size(); tier++)
+      estimate->headers_ns.push_back(tier_ns[tier] - payload_ns[tier]);
+  estimate->tier_ns = std::move(tier_ns);
 }
 
 }  // namespace
 
 Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
-                  const Shares& shares, int whole_stages, const CostModel& cost) {
+                  const Shares& shares, const GroupRates& rates, int whole_stages,
+                  const CostModel& cost) {
   std::vector<Below> below(shares.nodes().size());
   for (size_t i = 0; i < shares.nodes().size(); i++)
     if (const Node& node = shares.nodes()[i]; !node.children.empty())
@@ -176,7 +176,7 @@ Estimate estimate(const TierTree& tree, const Request& request, const StageTree&
           below_node(tree, stages, shares, node, below, whole_stages, request.collective, cost);
   const Below& all = below[shares.root()];
   Estimate result;
-  result.tier_ns = tier_times(tree, request, stages, shares, below, whole_stages, cost);
+  set_times(tree, request, stages, shares, rates, below, whole_stages, cost, &result);
   const auto payload = static_cast<uint64_t>(payload_bytes(request, tree.ranks()));
   const bool has_blocks = request.collective == Collective::all_gather ||
                           request.collective == Collective::reduce_scatter;

@@ -7,9 +7,11 @@
 
 namespace sennit::tiered {
 
-// whole_stages as in Parameters. Time: O(nodes), that is, distinct subtrees.
+// whole_stages as in Parameters, `rates` in the direction of all-gather. Time: O(nodes), that is,
+// distinct subtrees.
 Estimate estimate(const TierTree& tree, const Request& request, const StageTree& stages,
-                  const Shares& shares, int whole_stages, const CostModel& cost);
+                  const Shares& shares, const GroupRates& rates, int whole_stages,
+                  const CostModel& cost);
 
 // SharedCoresEstimate::path_ns. The root's pieces first go to the ranks that hold them, from there
 // to all: two passes, of which the root's load has both where there are tiers below, and the first

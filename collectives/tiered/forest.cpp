@@ -2,6 +2,7 @@
 #include "collectives/tiered/forest.hpp"
 
 #include "base/arithmetic.hpp"
+#include "base/sort_stretches.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
@@ -137,7 +138,7 @@ void Forest::make_runs(uint32_t node) {
     const auto pieces = partition.pieces_of(rank);
     return pieces.empty() ? partition.pieces() + rank : pieces[0];
   };
-  std::sort(runs.begin(), runs.end(), [&](const CarriedRun& a, const CarriedRun& b) {
+  sort_stretches(runs, [&](const CarriedRun& a, const CarriedRun& b) {
     return a.carrier != b.carrier ? order(a.carrier) < order(b.carrier) : a.begin < b.begin;
   });
   runs_[node] = std::make_unique<RunList>(std::move(runs), tree_.weighted());

@@ -3,6 +3,7 @@
 
 #include <queue>
 
+#include "base/sort_stretches.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
@@ -37,7 +38,7 @@ std::vector<Claim> make_claims(std::span<const Partition::Child> children,
       claims.push_back({p.begin(i), p.end(i), given(p.end(i)) - given(p.begin(i)), c,
                         children[c].first + p.rank(i)});
   }
-  std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
+  sort_stretches(claims, [](const Claim& a, const Claim& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.child < b.child;
   });
   return claims;

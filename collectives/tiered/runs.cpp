@@ -4,7 +4,9 @@
 #include <bit>
 #include <numeric>
 
+#include "base/arithmetic.hpp"
 #include "base/index.hpp"
+#include "base/sort_stretches.hpp"
 #include "schedule/program.hpp"
 
 namespace sennit::tiered {
@@ -26,20 +28,22 @@ RunList::RunList(std::vector<CarriedRun> runs, bool weighted) : runs_(std::move(
 
 void RunList::make_segments() {
   const auto goes_on = [&](size_t i) { return i > 0 && runs_[i].begin == runs_[i - 1].end; };
-  size_t count = 0;
-  for (size_t i = 0; i < runs_.size(); i++) count += goes_on(i) ? 0 : 1;
-  segments_.reserve(count);
+  std::vector<Segment> on_line;
   for (size_t i = 0; i < runs_.size(); i++)
     if (goes_on(i))
-      segments_.back().end = runs_[i].end;
+      on_line.back().end = runs_[i].end;
     else
-      segments_.push_back({runs_[i].begin, runs_[i].end, units_[i]});
-  std::sort(segments_.begin(), segments_.end(),
-            [](const Segment& a, const Segment& b) { return a.begin < b.begin; });
-  line_order_.resize(count);
-  std::iota(line_order_.begin(), line_order_.end(), 0u);
-  std::sort(line_order_.begin(), line_order_.end(),
-            [&](uint32_t a, uint32_t b) { return segments_[a].line < segments_[b].line; });
+      on_line.push_back({runs_[i].begin, runs_[i].end, units_[i]});
+  std::vector<uint32_t> order(on_line.size());
+  std::iota(order.begin(), order.end(), 0u);
+  sort_stretches(order,
+                 [&](uint32_t a, uint32_t b) { return on_line[a].begin < on_line[b].begin; });
+  segments_.reserve(order.size());
+  line_order_.resize(order.size());
+  for (const uint32_t at : order) {
+    line_order_[at] = static_cast<uint32_t>(segments_.size());
+    segments_.push_back(on_line[at]);
+  }
 }
 
 size_t RunList::segment_at(uint64_t line) const {
@@ -70,6 +74,21 @@ void RunList::append_places(uint64_t from, uint64_t to, uint64_t offset, Places&
   for (size_t word = 0; word < bits.size(); word++)
     for (uint64_t left = bits[word]; left != 0; left &= left - 1)
       add(segments_[base + word * 64 + index(std::countr_zero(left))]);
+}
+
+// Where all weigh alike, cut(part) <= line is the same as part * units() < (line + 1) * kUnits.
+size_t RunList::holder_at(const Partition& partition, uint64_t line) const {
+  if (weights_.empty())
+    return partition.piece_at(static_cast<uint64_t>(((Wide{line} + 1) * kUnits - 1) / units()));
+  size_t low = 0, high = partition.pieces() - 1;
+  while (low < high) {
+    const size_t middle = (low + high + 1) / 2;
+    if (cut(partition.begin(middle)) <= line)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
 }
 
 uint64_t RunList::cut(uint64_t part) const {

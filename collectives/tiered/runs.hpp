@@ -62,23 +62,17 @@ class RunList {
   template <typename F>
   void visit_holders(const Partition& partition, uint64_t from, uint64_t to, F&& f) const {
     if (from >= to) return;
-    // the last piece that begins at or before `from`
-    size_t low = 0, high = partition.pieces() - 1;
-    while (low < high) {
-      const size_t middle = (low + high + 1) / 2;
-      if (cut(partition.begin(middle)) <= from)
-        low = middle;
-      else
-        high = middle - 1;
-    }
-    for (uint64_t at = from; at < to; low++) {
-      const uint64_t end = std::min(to, cut(partition.end(low)));
-      if (end > at) f(at, end, partition.rank(low));
+    size_t piece = holder_at(partition, from);
+    for (uint64_t at = from; at < to; piece++) {
+      const uint64_t end = std::min(to, cut(partition.end(piece)));
+      if (end > at) f(at, end, partition.rank(piece));
       at = std::max(at, end);
     }
   }
 
  private:
+  // The last piece that begins at or before a place on the line.
+  size_t holder_at(const Partition& partition, uint64_t line) const;
   size_t run_at(uint64_t line) const {
     return index(std::upper_bound(units_.begin(), units_.end() - 1, line) - units_.begin()) - 1;
   }

@@ -52,18 +52,23 @@ GroupRates directed_rates(const TierTree& tree, const Request& request, const Co
   return rates;
 }
 
+// By which programs share data out, whatever a message costs.
+GroupRates sharing_rates(const TierTree& tree, const Request& request) {
+  return directed_rates(tree, request, CostModel{});
+}
+
 int whole_stages(const Request& request, const Parameters& parameters) {
   return request.collective == Collective::barrier ? kAllStages : parameters.whole_stages;
 }
 
 class TieredBlueprint : public Blueprint {
  public:
-  TieredBlueprint(const TierTree& tree, const Request& request, const Parameters& parameters)
+  TieredBlueprint(const TierTree& tree, const Request& request, const Parameters& parameters,
+                  const GroupRates& rates)
       : tree_(tree),
         request_(request),
         whole_stages_(whole_stages(request, parameters)),
-        forest_(tree, request, parameters.radices, pattern_of(request),
-                directed_rates(tree, request, CostModel{})) {
+        forest_(tree, request, parameters.radices, pattern_of(request), rates) {
     if (whole_stages_ > 0) bases_ = whole_bases(forest_.tree(), whole_stages_);
   }
 
@@ -191,15 +196,20 @@ Readings readings(const Blueprint& blueprint, const Request& request) {
 
 // Most ranks of a reduce read equal shares, but everything comes together at the root, in as many
 // pieces as the shares make: its program, and those on the way to it, tell what is read.
-Estimate estimate_reduce(const TierTree& tree, const Request& request, const Parameters& parameters,
-                         const CostModel& cost) {
-  const TieredBlueprint blueprint(tree, request, parameters);
-  const Forest& forest = blueprint.forest();
-  Estimate estimate = tiered::estimate(tree, request, forest.tree(), forest.shares(), 0, cost);
-  if (cost.reduce_bytes_per_s == kFreeReduction) return estimate;
-  const Readings reading = readings(blueprint, request);
-  set_readings(reading.most, reading.all, 1, &estimate);
-  return estimate;
+std::vector<Estimate> estimate_reduces(const TierTree& tree, const Request& request,
+                                       std::span<const Parameters> candidates,
+                                       const GroupRates& rates, const CostModel& cost) {
+  const GroupRates shared_by = sharing_rates(tree, request);
+  std::vector<Estimate> all;
+  for (const Parameters& parameters : candidates) {
+    const TieredBlueprint blueprint(tree, request, parameters, shared_by);
+    const Forest& forest = blueprint.forest();
+    all.push_back(tiered::estimate(tree, request, forest.tree(), forest.shares(), rates, 0, cost));
+    if (cost.reduce_bytes_per_s == kFreeReduction) continue;
+    const Readings reading = readings(blueprint, request);
+    set_readings(reading.most, reading.all, 1, &all.back());
+  }
+  return all;
 }
 
 class Tiered : public Algorithm {
@@ -225,13 +235,15 @@ class Tiered : public Algorithm {
   }
 
   std::vector<Parameters> candidates(const TierTree& tree, const Request& request) const override {
+    const std::vector<FanOut> fan_outs = tiered::fan_outs(tree);
     int32_t widest = 0;
-    for (const Group& g : tree.groups) widest = std::max(widest, g.children);
+    for (const FanOut& f : fan_outs) widest = std::max(widest, f.children);
     std::vector<Parameters> result(1);
-    std::vector<Cuts> known(1, cuts(tree, {}));  // a radix that cuts as another does is the same
+    // A radix that cuts as another does is the same.
+    std::vector<Cuts> known(1, cuts(fan_outs, {}));
     for (const uint16_t radix : {16, 8, 4, 2}) {
       if (radix >= widest) continue;
-      Cuts cut = cuts(tree, {&radix, 1});
+      Cuts cut = cuts(fan_outs, {&radix, 1});
       if (std::ranges::find(known, cut) != known.end()) continue;
       known.push_back(std::move(cut));
       result.emplace_back();
@@ -256,7 +268,7 @@ class Tiered : public Algorithm {
     if (payload_bytes(request, tree.ranks()) <= static_cast<double>(kMediumBytes))
       for (const uint16_t radix : {16, 8}) {
         if (radix >= widest) continue;
-        const Cuts cut = cuts(tree, {&radix, 1});
+        const Cuts cut = cuts(fan_outs, {&radix, 1});
         for (const uint8_t whole : {1, 2, 3})
           if (whole < cut.stages && !(whole == 1 && small && cut == known[0]))
             result.push_back({.chunks = 1, .radices = {radix}, .whole_stages = whole});
@@ -266,11 +278,28 @@ class Tiered : public Algorithm {
 
   Estimate estimate(const TierTree& tree, const Request& request, const Parameters& parameters,
                     const CostModel& cost) const override {
+    return estimates(tree, request, {&parameters, 1}, cost)[0];
+  }
+
+  // Stages and shares are those of all candidates with these radices.
+  std::vector<Estimate> estimates(const TierTree& tree, const Request& request,
+                                  std::span<const Parameters> candidates,
+                                  const CostModel& cost) const override {
+    const GroupRates rates = directed_rates(tree, request, cost);
     if (request.collective == Collective::reduce)
-      return estimate_reduce(tree, request, parameters, cost);
-    const StageTree stages(tree, request, parameters.radices, directed_rates(tree, request, cost));
-    const Shares shares(stages, pattern_of(request));
-    return tiered::estimate(tree, request, stages, shares, whole_stages(request, parameters), cost);
+      return estimate_reduces(tree, request, candidates, rates, cost);
+    std::vector<Estimate> all(candidates.size());
+    for (size_t first = 0; first < all.size(); first++) {
+      if (!all[first].tier_ns.empty()) continue;  // with one before
+      const std::vector<uint16_t>& radices = candidates[first].radices;
+      const StageTree stages(tree, request, radices, rates);
+      const Shares shares(stages, pattern_of(request));
+      for (size_t i = first; i < all.size(); i++)
+        if (candidates[i].radices == radices)
+          all[i] = tiered::estimate(tree, request, stages, shares, rates,
+                                    whole_stages(request, candidates[i]), cost);
+    }
+    return all;
   }
 
   SharedCoresEstimate on_shared_cores(const TierTree& tree, const Request& request,
@@ -289,7 +318,7 @@ class Tiered : public Algorithm {
 
   std::optional<Counts> count(const TierTree& tree, const Request& request,
                               const Parameters& parameters) const override {
-    return TieredBlueprint(tree, request, parameters).count();
+    return TieredBlueprint(tree, request, parameters, sharing_rates(tree, request)).count();
   }
 
   // One direct stage per tier adds a group's children in their order, whole or split.
@@ -300,7 +329,8 @@ class Tiered : public Algorithm {
 
   std::unique_ptr<Blueprint> prepare(const TierTree& tree, const Request& request,
                                      const Parameters& parameters) const override {
-    return std::make_unique<TieredBlueprint>(tree, request, parameters);
+    return std::make_unique<TieredBlueprint>(tree, request, parameters,
+                                             sharing_rates(tree, request));
   }
 };
 

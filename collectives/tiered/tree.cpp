@@ -2,6 +2,7 @@
 #include "collectives/tiered/tree.hpp"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <unordered_map>
 
@@ -23,15 +24,17 @@ uint32_t even_radix(uint32_t fanout, uint32_t radix) {
 // Radices of the stages of every tier, by the tier of the group whose children exchange. The list
 // is used up from the innermost tier outwards, each tier taking as many as its largest fan-out
 // needs; the last one repeats.
-std::vector<std::vector<uint32_t>> radices_by_tier(const TierTree& tree,
+std::vector<std::vector<uint32_t>> radices_by_tier(std::span<const FanOut> fan_outs,
                                                    std::span<const uint16_t> radices) {
-  std::vector<uint32_t> fanout(tree.tiers.size(), 0);
-  for (const Group& g : tree.groups)
-    fanout[g.tier] = std::max(fanout[g.tier], static_cast<uint32_t>(g.children));
-  std::vector<std::vector<uint32_t>> result(fanout.size());
+  std::vector<uint32_t> widest;
+  for (const FanOut& f : fan_outs) {  // ascending
+    widest.resize(f.tier + size_t{1}, 0);
+    widest.back() = static_cast<uint32_t>(f.children);
+  }
+  std::vector<std::vector<uint32_t>> result(widest.size());
   size_t next = 0;
-  for (size_t tier = 0; tier < fanout.size(); tier++) {
-    uint32_t left = fanout[tier];
+  for (size_t tier = 0; tier < widest.size(); tier++) {
+    uint32_t left = widest[tier];
     while (left > 1) {
       const uint32_t radix =
           radices.empty()
@@ -63,6 +66,29 @@ int32_t even_cut(int32_t k, int32_t parts, int32_t whole) {
   return static_cast<int32_t>(int64_t{k} * whole / parts);
 }
 
+// Of one node, beside its children: rates, tier + 1, latency, wiring, weight and blocks.
+using OwnKey = std::array<uint64_t, 7>;
+
+// `children`: each is a shape and how many of it there are in a row.
+Shape shape_of(const StageNode& node, const OwnKey& own, std::span<const uint64_t> children,
+               std::span<const Shape> known) {
+  Shape shape;
+  shape.size = static_cast<uint32_t>(node.size);
+  shape.fanout = static_cast<uint32_t>(node.children);
+  shape.out_rate = own[0];
+  shape.in_rate = own[1];
+  shape.tier = static_cast<int>(own[2]) - 1;
+  shape.weight = own[5];
+  shape.blocks = static_cast<uint32_t>(own[6]);
+  for (const uint64_t c : children) {
+    const auto child = static_cast<uint32_t>(c >> 32), many = static_cast<uint32_t>(c);
+    shape.children.emplace_back(child, many);
+    shape.weight += known[child].weight * many;
+    shape.blocks += known[child].blocks * many;
+  }
+  return shape;
+}
+
 struct KeyHash {
   size_t operator()(const std::vector<uint64_t>& key) const {
     uint64_t hash = key.size();
@@ -73,15 +99,21 @@ struct KeyHash {
 
 }  // namespace
 
-Cuts cuts(const TierTree& tree, std::span<const uint16_t> radices) {
-  const auto by_tier = radices_by_tier(tree, radices);
+std::vector<FanOut> fan_outs(const TierTree& tree) {
+  std::vector<FanOut> all;
+  for (const Group& g : tree.groups)
+    if (const FanOut f{g.tier, g.children}; f.children > 0 && (all.empty() || all.back() != f))
+      all.push_back(f);
+  std::ranges::sort(all);
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
+Cuts cuts(std::span<const FanOut> fan_outs, std::span<const uint16_t> radices) {
+  const auto by_tier = radices_by_tier(fan_outs, radices);
   Cuts result;
   for (const auto& of_tier : by_tier) result.stages += of_tier.size();
-  std::map<std::pair<uint8_t, int32_t>, std::vector<int32_t>> known;
-  for (const Group& g : tree.groups)
-    if (auto& counts = known[{g.tier, g.children}]; counts.empty() && g.children > 0)
-      counts = layers(g.children, by_tier[g.tier]);
-  for (auto& [group, counts] : known) result.layers.push_back(std::move(counts));
+  for (const FanOut& f : fan_outs) result.layers.push_back(layers(f.children, by_tier[f.tier]));
   return result;
 }
 
@@ -92,7 +124,7 @@ StageTree::StageTree(const TierTree& tree, const Request& request,
 }
 
 void StageTree::make_nodes(const TierTree& tree, std::span<const uint16_t> radices) {
-  const auto by_tier = radices_by_tier(tree, radices);
+  const auto by_tier = radices_by_tier(fan_outs(tree), radices);
   struct InLayer {
     int32_t layer, at;  // within the real group; the last layer: the group itself
   };
@@ -170,18 +202,28 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
   for (const uint64_t count : request.counts) total += count;
   const bool counted = !one_owner && total > 0;
   std::unordered_map<std::vector<uint64_t>, uint32_t, KeyHash> known;
-  std::vector<uint64_t> key, before;  // of this node and of the one before, which mostly is alike
+  // Nodes mostly are as one before: ranks as the rank before, groups as the group before.
+  OwnKey rank_before{};
+  std::vector<uint64_t> key, before;
+  uint32_t shape_of_rank = 0, shape_before = 0;
   for (size_t i = nodes_.size(); i-- > 0;) {
     StageNode& node = nodes_[i];
     const bool real = node.group >= 0, leaf = node.children == 0;
     const uint64_t blocks = leaf && (!one_owner || node.first == request.root) ? 1 : 0;
     const uint64_t weight = leaf && counted ? request.counts[index(node.first)] : blocks;
     if (leaf && counted && weight != request.counts[0]) weighted_ = true;
-    key.assign({real ? rates.egress[index(node.group)] : 0,
-                real ? rates.ingress[index(node.group)] : 0,
-                real ? tree.groups[index(node.group)].tier + uint64_t{1} : 0,
-                tree.groups[index(node.real)].latency_ns, tree.groups[index(node.real)].wiring(),
-                weight, blocks});
+    const OwnKey own{real ? rates.egress[index(node.group)] : 0,
+                     real ? rates.ingress[index(node.group)] : 0,
+                     real ? tree.groups[index(node.group)].tier + uint64_t{1} : 0,
+                     tree.groups[index(node.real)].latency_ns,
+                     tree.groups[index(node.real)].wiring(),
+                     weight,
+                     blocks};
+    if (leaf && own == rank_before) {
+      node.shape = shape_of_rank;
+      continue;
+    }
+    key.assign(own.begin(), own.end());
     const size_t fixed = key.size();
     for (int32_t c = node.first_child; c < node.first_child + node.children; c++) {
       const uint64_t child = nodes_[index(c)].shape;
@@ -191,29 +233,20 @@ void StageTree::make_shapes(const TierTree& tree, const Request& request, const 
         key.push_back(child << 32 | 1);
     }
     if (key == before) {
-      node.shape = nodes_[i + 1].shape;
+      node.shape = shape_before;
       continue;
     }
-    before = key;
     const auto [it, is_new] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
     node.shape = it->second;
-    if (!is_new) continue;
-    Shape shape;
-    shape.size = static_cast<uint32_t>(node.size);
-    shape.fanout = static_cast<uint32_t>(node.children);
-    shape.out_rate = key[0];
-    shape.in_rate = key[1];
-    shape.tier = static_cast<int>(key[2]) - 1;
-    shape.weight = weight;
-    shape.blocks = static_cast<uint32_t>(blocks);
-    for (size_t k = fixed; k < key.size(); k++) {
-      const uint32_t child = static_cast<uint32_t>(key[k] >> 32),
-                     many = static_cast<uint32_t>(key[k]);
-      shape.children.emplace_back(child, many);
-      shape.weight += shapes_[child].weight * many;
-      shape.blocks += shapes_[child].blocks * many;
+    if (leaf) {
+      rank_before = own;
+      shape_of_rank = node.shape;
+    } else {
+      before = key;
+      shape_before = node.shape;
     }
-    shapes_.push_back(std::move(shape));
+    if (!is_new) continue;
+    shapes_.push_back(shape_of(node, own, std::span(key).subspan(fixed), shapes_));
   }
 }
 

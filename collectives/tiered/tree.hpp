@@ -6,6 +6,7 @@
 // once per shape. Immutable. Memory: O(ranks) nodes, O(distinct shapes) shapes. Time: O(ranks).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -18,6 +19,14 @@
 
 namespace sennit::tiered {
 
+// A tier that has groups of so many children.
+struct FanOut {
+  uint8_t tier = 0;
+  int32_t children = 0;
+  auto operator<=>(const FanOut&) const = default;
+};
+std::vector<FanOut> fan_outs(const TierTree& tree);  // each once, ascending
+
 // What a list of radices makes of the tree: how many groups each kind of group is cut into, layer
 // by layer.
 struct Cuts {
@@ -25,7 +34,7 @@ struct Cuts {
   size_t stages = 0;  // on the deepest way
   bool operator==(const Cuts&) const = default;
 };
-Cuts cuts(const TierTree& tree, std::span<const uint16_t> radices);
+Cuts cuts(std::span<const FanOut> fan_outs, std::span<const uint16_t> radices);
 
 // A group of the tier tree, or a virtual one that a radix cuts out of it.
 struct StageNode {

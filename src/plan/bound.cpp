@@ -93,16 +93,16 @@ class Bounds {
   // The partition that maximises (n - 1) / sum: a better one than (a - 1) / b exists while some
   // partition has sum over groups of (b - (a - 1) U) > b.
   void consider_any_partition(Capacity Group::*side, const char* side_name) {
+    struct Best {
+      bool possible = false;
+      __int128 gain = 0;
+      Wide groups = 0, sum = 0;
+      int tier = 0;
+    };
+    std::vector<Best> best(tree_.groups.size());
     Wide groups = 0, sum = 0;
     int tier = 0;
     for (__int128 p = 0, q = 1;;) {
-      struct Best {
-        bool possible = false;
-        __int128 gain = 0;
-        Wide groups = 0, sum = 0;
-        int tier = 0;
-      };
-      std::vector<Best> best(tree_.groups.size());
       for (size_t i = tree_.groups.size(); i-- > 0;) {  // children before parents
         const Group& g = tree_.groups[i];
         Best split;

@@ -52,11 +52,6 @@ uint64_t steps_of_root_two(unsigned step) {
   return step % 2 == 0 ? power : (power * kRootTwo + kScale / 2) / kScale;
 }
 
-CostModel bare(CostModel cost) {
-  cost.message_bytes = 0;
-  return cost;
-}
-
 uint32_t within_limits(uint64_t chunks) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(chunks, 1, kMostChunks));
 }
@@ -67,13 +62,12 @@ Setting::Setting(const TierTree& t, const Request& r, const CostModel& c)
     : tree(t),
       request(r),
       cost(c),
-      without_headers(bare(c)),
       tiers(tier_costs(t, c)),
       one_host(within_one_host(t)),
       hosts_known(one_host || host_rates_known(t)),
       network_tier(lowest_network_tier(t)) {}
 
-Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare)
+Pipeline::Pipeline(const Setting& setting, const Estimate& estimate)
     : latency_ns(estimate.latency_ns),
       asking(estimate.asking),
       eager_bytes(setting.cost.eager_bytes),
@@ -97,7 +91,9 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate, const Estim
     if (tier >= static_cast<size_t>(setting.network_tier)) burden_ns += ns;
     largest_tier_ns = std::max(largest_tier_ns, ns);
     tiers_ns = estimate.at_once ? Wide{largest_tier_ns} : tiers_ns + ns;
-    header_ns = std::max(header_ns, ns - std::min(ns, over_goodput(bare.tier_ns[tier])));
+    if (estimate.headers_ns.empty()) continue;
+    const uint64_t payload_ns = estimate.tier_ns[tier] - estimate.headers_ns[tier];
+    header_ns = std::max(header_ns, ns - over_goodput(payload_ns));
   }
 }
 

@@ -41,7 +41,6 @@ struct Setting {
   const TierTree& tree;
   const Request& request;
   const CostModel& cost;
-  const CostModel without_headers;    // the same of messages that are payload alone
   const std::vector<TierCost> tiers;  // by tier
   const bool one_host;                // all ranks are on it
   const bool hosts_known;             // or what hosts send is known
@@ -57,8 +56,7 @@ struct Pipeline {
     free,
   };
 
-  // `bare`: the estimate of messages without headers.
-  Pipeline(const Setting& setting, const Estimate& estimate, const Estimate& bare);
+  Pipeline(const Setting& setting, const Estimate& estimate);
   uint64_t ns(uint32_t chunks) const;
 
   // Of one chunk's messages; those that ask for their receives take longer.

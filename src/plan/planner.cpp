@@ -1,10 +1,11 @@
 // planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
 //
 // A candidate's time is that of its pipeline (plan/pipeline.hpp), with what shared cores add to it
-// (plan/shared_cores.hpp) unless SharedCores::counted is off. Where rates between hosts are unknown
-// it is not the time alone that decides. Ties go to the earlier candidate (algorithms by name,
-// candidates as listed, fewer chunks), so all ranks choose the same. Cost: one estimate per
-// candidate.
+// (plan/shared_cores.hpp) unless SharedCores::counted is off; that of a small call on unlike groups
+// is the simulator's (plan/by_simulation.hpp). Where rates between hosts are unknown it is not the
+// time alone that decides. Ties go to the earlier candidate (algorithms by name, candidates as
+// listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate, and those
+// simulations.
 #include "plan/planner.hpp"
 
 #include <algorithm>
@@ -83,28 +84,23 @@ bool wanted(const Algorithm& algorithm, const Setting& setting, const PlanOption
   return (named || options.reproducible) && algorithm.applies(setting.tree, setting.request);
 }
 
-Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const Setting& setting) {
-  const Estimate estimate =
-      algorithm.estimate(setting.tree, setting.request, parameters, setting.cost);
-  Pipeline pipeline(
-      setting, estimate,
-      setting.cost.message_bytes == 0
-          ? estimate
-          : algorithm.estimate(setting.tree, setting.request, parameters, setting.without_headers));
+Pipeline predict(const Algorithm& algorithm, const Parameters& parameters, const Setting& setting,
+                 const Estimate& estimate) {
+  Pipeline pipeline(setting, estimate);
   share_cores(setting, algorithm, parameters, estimate, &pipeline);
   return pipeline;
 }
 
 // With the number of chunks that is fastest, the least of those; or one for each number.
 void add_candidates(const Algorithm& algorithm, const Parameters& parameters,
-                    const PlanOptions& options, const Setting& setting,
+                    const PlanOptions& options, const Setting& setting, const Estimate& estimate,
                     std::vector<Candidate>* candidates, std::vector<Wide>* burdens) {
   const uint64_t least = options.every_chunk ? kLeastSearchedBytes : kLeastChunkBytes;
   const std::vector<uint32_t> counts =
       options.chunk_bytes == 0
           ? chunk_counts(algorithm, setting.request, setting.tree, least)
           : chunks_of(algorithm, setting.request, setting.tree.ranks(), options.chunk_bytes);
-  const Pipeline pipeline = predict(algorithm, parameters, setting);
+  const Pipeline pipeline = predict(algorithm, parameters, setting, estimate);
   Candidate best{std::string(algorithm.name()), parameters, ~uint64_t{0}, "", 0};
   for (const uint32_t chunks : counts) {
     Candidate one{best.algorithm, parameters, pipeline.ns(chunks), "", 0};
@@ -174,15 +170,22 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
   std::vector<Wide> burdens;  // by candidate
   for (const Algorithm* algorithm : algorithms()) {
     if (!wanted(*algorithm, setting, options)) continue;
-    for (const Parameters& parameters : algorithm->candidates(tree, request))
-      if (!options.reproducible || algorithm->fixes_order(request, parameters))
-        add_candidates(*algorithm, parameters, options, setting, &plan.candidates, &burdens);
+    std::vector<Parameters> candidates = algorithm->candidates(tree, request);
+    if (options.reproducible)
+      std::erase_if(candidates, [&](const Parameters& parameters) {
+        return !algorithm->fixes_order(request, parameters);
+      });
+    const std::vector<Estimate> estimates =
+        algorithm->estimates(tree, request, candidates, options.cost);
+    for (size_t i = 0; i < candidates.size(); i++)
+      add_candidates(*algorithm, candidates[i], options, setting, estimates[i], &plan.candidates,
+                     &burdens);
   }
   if (plan.candidates.empty())
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("no algorithm can do this {}", name(request.collective)));
-  const auto fastest = std::ranges::min_element(plan.candidates, {}, &Candidate::predicted_ns);
   const bool assumed = !setting.one_host && !network_rates_known(tree);
+  const auto fastest = std::ranges::min_element(plan.candidates, {}, &Candidate::predicted_ns);
   rank_candidates(assumed ? lightest(plan.candidates, burdens)
                           : static_cast<size_t>(fastest - plan.candidates.begin()),
                   &plan.candidates);
@@ -202,7 +205,9 @@ uint64_t predicted_ns(const Request& request, const TierTree& tree, const PlanOp
                       std::string_view algorithm, const Parameters& parameters) {
   const Algorithm* found = find_algorithm(algorithm);
   SENNIT_CHECK(found && found->applies(tree, request));
-  return predict(*found, parameters, Setting(tree, request, options.cost)).ns(parameters.chunks);
+  const Estimate estimate = found->estimate(tree, request, parameters, options.cost);
+  return predict(*found, parameters, Setting(tree, request, options.cost), estimate)
+      .ns(parameters.chunks);
 }
 
 }  // namespace sennit

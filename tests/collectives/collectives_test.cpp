@@ -252,6 +252,34 @@ TEST_P(Conformance, EstimatesAreSane) {
   }
 }
 
+// What headers add is what a tier takes longer than with messages that have none, and each of a
+// request's candidates is estimated as if it were the only one.
+TEST_P(Conformance, EstimatesTellHeadersAndAreThoseOfEachCandidate) {
+  std::mt19937_64 random(seed() + 4);
+  for (int round = 0; round < sennit_test::trials(30); round++) {
+    const int ranks = 2 + static_cast<int>(random() % 63);
+    const TierTree tree = random_tree(random, ranks);
+    CostModel cost;
+    cost.message_bytes = 1 + random() % 200;
+    for (const Collective collective : kAll) {
+      const Request request = random_request(random, collective, ranks);
+      if (!algorithm_.applies(tree, request)) continue;
+      const std::vector<Parameters> candidates = algorithm_.candidates(tree, request);
+      const std::vector<Estimate> all = algorithm_.estimates(tree, request, candidates, cost);
+      ASSERT_EQ(all.size(), candidates.size());
+      for (size_t i = 0; i < all.size(); i++) {
+        const std::string described = describe(algorithm_, request, candidates[i], tree);
+        EXPECT_EQ(all[i], algorithm_.estimate(tree, request, candidates[i], cost)) << described;
+        Estimate payload = all[i];
+        ASSERT_EQ(payload.headers_ns.size(), tree.tiers.size()) << described;
+        for (size_t t = 0; t < tree.tiers.size(); t++) payload.tier_ns[t] -= payload.headers_ns[t];
+        payload.headers_ns.clear();
+        EXPECT_EQ(payload, algorithm_.estimate(tree, request, candidates[i], {})) << described;
+      }
+    }
+  }
+}
+
 // The bytes that an algorithm says cross each tier are those that its programs send.
 TEST_P(Conformance, EstimatesMatchThePrograms) {
   std::mt19937_64 random(seed() + 3);

@@ -20,12 +20,12 @@ Estimate two_tiers() {
 
 TierTree two_by_two() { return TierTree::uniform({2, 2}, {1'000'000'000, 1'000'000'000}); }
 
-Pipeline on_two_by_two(uint64_t post_ns, const Estimate& estimate, const Estimate& bare) {
+Pipeline on_two_by_two(uint64_t post_ns, const Estimate& estimate) {
   const TierTree tree = two_by_two();
   const Request request;
   CostModel cost;
   cost.post_ns = post_ns;
-  return Pipeline(Setting(tree, request, cost), estimate, bare);
+  return Pipeline(Setting(tree, request, cost), estimate);
 }
 
 Request request_of(Collective collective, uint64_t bytes) {
@@ -36,7 +36,7 @@ Request request_of(Collective collective, uint64_t bytes) {
 }
 
 TEST(Pipeline, ChunksPassTheTiersOneBehindTheOther) {
-  const Pipeline pipeline = on_two_by_two(0, two_tiers(), two_tiers());
+  const Pipeline pipeline = on_two_by_two(0, two_tiers());
   EXPECT_EQ(pipeline.ns(1), 7'000u + 140'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 140'000 / 4 + 100'000 - 100'000 / 4);
 }
@@ -44,7 +44,7 @@ TEST(Pipeline, ChunksPassTheTiersOneBehindTheOther) {
 TEST(Pipeline, WhatGoesStraightCrossesAllTiersAtOnce) {
   Estimate straight = two_tiers();
   straight.at_once = true;
-  const Pipeline pipeline = on_two_by_two(0, straight, straight);
+  const Pipeline pipeline = on_two_by_two(0, straight);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 100'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 100'000);
 }
@@ -59,7 +59,7 @@ TEST(Pipeline, ReductionsAreTheWorkOfWhoPosts) {
   cost.reduce_bytes_per_s = 1'000'000'000;
   Estimate estimate = two_tiers();
   estimate.reduce_bytes = 200'000;
-  Pipeline pipeline(Setting(tree, request, cost), estimate, estimate);
+  Pipeline pipeline(Setting(tree, request, cost), estimate);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 340'000);
   EXPECT_EQ(pipeline.ns(2), 7'000u + 340'000 / 2 + 200'000 / 2 + 50'000 / 8 / 8);
   pipeline.others_reduction_ns = 60'000;
@@ -72,9 +72,9 @@ TEST(Pipeline, ReductionsAreTheWorkOfWhoPosts) {
 
 TEST(Pipeline, WhatIsPostedBehindTheFirstMessageHidesBehindIt) {
   Estimate estimate = two_tiers();
-  const Pipeline waits = on_two_by_two(1'000, estimate, estimate);
+  const Pipeline waits = on_two_by_two(1'000, estimate);
   estimate.posted_at_once = true;
-  const Pipeline at_once = on_two_by_two(1'000, estimate, estimate);
+  const Pipeline at_once = on_two_by_two(1'000, estimate);
   EXPECT_EQ(estimate.messages, 3u);
   EXPECT_EQ(waits.ns(1) - at_once.ns(1), 3'000u * 667 / 1000);
 }
@@ -82,7 +82,7 @@ TEST(Pipeline, WhatIsPostedBehindTheFirstMessageHidesBehindIt) {
 // The first chunk's messages are before anything moves; the others' are posted while the slowest
 // tier works. Of the shorter of the two an eighth counts, times the cube of its part of the longer.
 TEST(Pipeline, PostingHidesBehindTheSlowestTierMoreTheShorterItIs) {
-  const Pipeline pipeline = on_two_by_two(1'000, two_tiers(), two_tiers());
+  const Pipeline pipeline = on_two_by_two(1'000, two_tiers());
   EXPECT_EQ(pipeline.ns(1), 7'000u + 3'000 + 140'000);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 3'000 + 140'000 / 4 + 75'000 +
                                 9'000 * 120 / 1000 * 120 / 1000 * 120 / 1000 / 8);
@@ -100,9 +100,9 @@ TEST(Pipeline, WithinAHostPostingIsAddedAndWhereRatesAreUnknownItCountsOnce) {
   cost.post_ns = cost.shared_memory_post_ns = 1'000;
   Estimate one_tier = two_tiers();
   one_tier.tier_ns = {100'000, 0};
-  const Pipeline on_host(Setting(host, request, cost), one_tier, one_tier);
+  const Pipeline on_host(Setting(host, request, cost), one_tier);
   EXPECT_EQ(on_host.ns(4), 7'000u + 4 * 3'000 + 100'000);
-  const Pipeline on_unknown(Setting(unknown, request, cost), two_tiers(), two_tiers());
+  const Pipeline on_unknown(Setting(unknown, request, cost), two_tiers());
   EXPECT_EQ(on_unknown.ns(4), 7'000u + 3'000 + 140'000 / 4 + 75'000);
 }
 
@@ -110,7 +110,8 @@ TEST(Pipeline, EveryChunkHasHeaders) {
   Estimate with_headers = two_tiers();
   with_headers.tier_ns[0] += 100;
   with_headers.tier_ns[1] += 500;
-  const Pipeline pipeline = on_two_by_two(0, with_headers, two_tiers());
+  with_headers.headers_ns = {100, 500, 0};
+  const Pipeline pipeline = on_two_by_two(0, with_headers);
   EXPECT_EQ(pipeline.ns(1), 7'000u + 140'600);
   EXPECT_EQ(pipeline.ns(4), 7'000u + 140'600 / 4 + 100'500 - 100'500 / 4 + 3 * 500);
 }
@@ -125,7 +126,7 @@ TEST(Pipeline, ChunksThatEndTogetherWaitForALane) {
   far.latency_ns = 40'000;
   const auto ns = [&](Collective collective, uint32_t chunks) {
     const Request request = request_of(collective, 1 << 20);
-    return Pipeline(Setting(tree, request, cost), far, far).ns(chunks);
+    return Pipeline(Setting(tree, request, cost), far).ns(chunks);
   };
   EXPECT_EQ(ns(Collective::all_reduce, 8), ns(Collective::broadcast, 8));
   EXPECT_EQ(ns(Collective::all_reduce, 64), (64 * 40'000u + 140'000) / 8);

@@ -158,7 +158,7 @@ TEST(SharedCores, LeaveThePlainModelWhereNothingTellsOfThem) {
   const Setting setting(tree, request, cost);
   const Algorithm* const ring = find_algorithm("ring");  // which says nothing
   const Estimate estimate = ring->estimate(tree, request, {}, cost);
-  const Pipeline plain(setting, estimate, estimate);
+  const Pipeline plain(setting, estimate);
   Pipeline shared = plain;
   share_cores(setting, *ring, {}, estimate, &shared);
   for (const uint32_t chunks : {1u, 2u, 64u}) EXPECT_EQ(shared.ns(chunks), plain.ns(chunks));
@@ -172,7 +172,7 @@ TEST(SharedCores, AllMessagesTakeTheirTurnOnTheCores) {
   const Setting setting(tree, request, cost);
   const Algorithm* const algorithm = find_algorithm("asked");
   const Estimate estimate = algorithm->estimate(tree, request, {}, cost);
-  Pipeline pipeline(setting, estimate, estimate);
+  Pipeline pipeline(setting, estimate);
   share_cores(setting, *algorithm, {}, estimate, &pipeline);
   EXPECT_EQ(pipeline.posting_ns, 12u * 10'000 * 2 / 4);
 }

@@ -32,7 +32,7 @@ class Star : public Algorithm {
       load.add(kCentre, p, bytes);
     }
     Estimate estimate;
-    estimate.tier_ns = load.tier_ns(cost);
+    load.set_times(cost, &estimate);
     add_latency(tree, slowest_group(tree, cost), 2, bytes, cost, &estimate);
     estimate.messages = static_cast<uint64_t>(n) - 1;
     estimate.reduce_bytes = static_cast<uint64_t>(n) * bytes;
