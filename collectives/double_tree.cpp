@@ -196,9 +196,9 @@ class DoubleTreeAlgorithm : public Algorithm {
     if (n == 1) return {};
     const uint64_t half_bytes = total_bytes(request, n) / 2;
     const uint64_t ways = request.collective == Collective::all_reduce ? 2 : 1;
-    // A half goes to two children.
+    // A half goes to two children. Every boundary is on some rank's way, the narrowest too.
     const uint64_t path_ns =
-        ways * depth_of(n) * message_ns(tree, planning_rates(tree, cost), 0, n - 1, 2 * half_bytes);
+        ways * depth_of(n) * transfer_ns(2 * half_bytes, narrowest_rate(tree, cost));
     return {.path_ns = path_ns, .all_messages = 2 * ways * (static_cast<uint64_t>(n) - 1)};
   }
 

@@ -94,6 +94,14 @@ GroupRates planning_rates(const TierTree& tree, const CostModel& cost) {
   return rates;
 }
 
+uint64_t narrowest_rate(const TierTree& tree, const CostModel& cost) {
+  const GroupRates rates = planning_rates(tree, cost);
+  uint64_t least = ~uint64_t{0};
+  for (size_t group = 1; group < tree.groups.size(); group++)
+    least = std::min({least, rates.egress[group], rates.ingress[group]});
+  return least;
+}
+
 bool host_rates_known(const TierTree& tree) { return all_known(tree, true); }
 
 bool network_rates_known(const TierTree& tree) { return all_known(tree, false); }

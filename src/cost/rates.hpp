@@ -22,6 +22,9 @@ struct GroupRates {
 // carries a quarter of what its children send, so that uplinks count as scarce.
 GroupRates planning_rates(const TierTree& tree, const CostModel& cost);
 
+// The least that any boundary carries in either direction; of one rank none.
+uint64_t narrowest_rate(const TierTree& tree, const CostModel& cost);
+
 // Whether what all hosts send and receive is known, so that no time is reckoned by a NIC that is
 // merely assumed; and whether all that lies between hosts is. Nobody asks what lies within them.
 bool host_rates_known(const TierTree& tree);

@@ -16,6 +16,7 @@
 #include "base/arithmetic.hpp"
 #include "collectives/algorithm.hpp"
 #include "cost/rates.hpp"
+#include "plan/by_simulation.hpp"
 #include "plan/pipeline.hpp"
 #include "plan/shared_cores.hpp"
 
@@ -56,10 +57,7 @@ uint64_t plan_hash(const Request& request, const TierTree& tree, const Plan& pla
 // not known, so the narrowest boundary is taken to lie between them.
 void plan_point_to_point(const Request& request, const TierTree& tree, const CostModel& cost,
                          Plan& plan) {
-  uint64_t rate = ~uint64_t{0};
-  const GroupRates rates = planning_rates(tree, cost);
-  for (size_t g = 1; g < tree.groups.size(); g++)
-    rate = std::min({rate, rates.egress[g], rates.ingress[g]});
+  const uint64_t rate = narrowest_rate(tree, cost);
   plan.algorithm = straight_name();
   const uint64_t bytes = message_bytes(request, 2);
   plan.predicted_ns = saturated(Wide{latency_of_bytes_ns(tree, 0, bytes, cost)} + cost.post_ns +
@@ -185,6 +183,7 @@ Result<Plan> make_plan(const Request& request, const TierTree& tree, const PlanO
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("no algorithm can do this {}", name(request.collective)));
   const bool assumed = !setting.one_host && !network_rates_known(tree);
+  if (!assumed) time_by_simulation(setting, &plan.candidates);
   const auto fastest = std::ranges::min_element(plan.candidates, {}, &Candidate::predicted_ns);
   rank_candidates(assumed ? lightest(plan.candidates, burdens)
                           : static_cast<size_t>(fastest - plan.candidates.begin()),

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "collectives/algorithm.hpp"
+#include "topology/source.hpp"
 
 namespace sennit {
 namespace {
@@ -137,6 +138,19 @@ TEST(Planner, SmallMessagesAreNotCut) {
     ASSERT_TRUE(plan.ok());
     EXPECT_EQ(plan->parameters.chunks, 1u) << name(c);
   }
+}
+
+// It has the whole half before it sends any of it on.
+TEST(Planner, AnUncutHalfPassesANarrowHostTwice) {
+  const TierTree tree = *synthetic_tree("racks=3,1,4;nic=1GB/s;oversubscription=6;latency=5us");
+  const Request request = request_of(Collective::broadcast, 16 << 20);
+  const PlanOptions options;
+  const auto ns = [&](uint32_t chunks) {
+    Parameters parameters;
+    parameters.chunks = chunks;
+    return predicted_ns(request, tree, options, "double_tree", parameters);
+  };
+  EXPECT_GT(ns(1), 2 * ns(64));
 }
 
 TEST(Planner, EveryCollectiveGetsAPlanOnEveryTree) {

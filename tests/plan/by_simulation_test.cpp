@@ -1,0 +1,148 @@
+// by_simulation_test.cpp: which candidates of a small call the simulator times, and that the choice
+// is then the fastest of all by simulation.
+//
+// ctest not-under-tsan: it has one thread
+#include "plan/by_simulation.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "plan/planner.hpp"
+#include "simulate/simulate.hpp"
+#include "tests/support/seed.hpp"
+#include "tests/support/trials.hpp"
+#include "topology/source.hpp"
+
+namespace sennit {
+namespace {
+
+Request request_of(Collective collective, uint64_t bytes, int ranks) {
+  Request request;
+  request.collective = collective;
+  request.count = bytes / type_bytes(request.type);
+  const bool one_vector = collective == Collective::all_reduce ||
+                          collective == Collective::broadcast || collective == Collective::reduce;
+  if (!one_vector)
+    request.count = std::max<uint64_t>(1, request.count / static_cast<uint64_t>(ranks));
+  request.in_place = collective == Collective::broadcast;
+  return request;
+}
+
+// Racks of 1 to 5 hosts.
+std::string unlike_racks(std::mt19937_64& random) {
+  std::vector<uint64_t> hosts(2 + random() % 4);
+  for (uint64_t& rack : hosts) rack = 1 + random() % 5;
+  if (std::ranges::count(hosts, hosts[0]) == std::ssize(hosts)) hosts[0]++;
+  return fmt::format("racks={};nic=1GB/s;oversubscription={}.{};latency=5us", fmt::join(hosts, ","),
+                     1 + random() % 6, random() % 10);
+}
+
+// How many times longer than the fastest candidate the plan takes, all by the simulator.
+double behind(const TierTree& tree, const Request& request, const PlanOptions& options) {
+  const Result<Plan> plan = make_plan(request, tree, options);
+  EXPECT_TRUE(plan.ok()) << plan.status().text();
+  SimulateOptions how;
+  how.cost = options.cost;
+  uint64_t chosen_ns = 0, best_ns = ~uint64_t{0};
+  for (size_t i = 0; i < plan->candidates.size(); i++) {
+    Plan candidate = *plan;
+    choose(request, tree, i, &candidate);
+    const Result<SimulatedTime> simulated = simulate(tree, request, candidate, how);
+    EXPECT_TRUE(simulated.ok()) << simulated.status().text();
+    if (i == 0) chosen_ns = simulated->time_ns;
+    best_ns = std::min(best_ns, simulated->time_ns);
+  }
+  return static_cast<double>(chosen_ns) / static_cast<double>(best_ns);
+}
+
+TEST(BySimulation, OfSmallCallsOnUnlikeGroupsTheChoiceIsTheFastest) {
+  std::mt19937_64 random(sennit_test::seed());
+  PlanOptions options;
+  options.cost.post_ns = 2'000;
+  std::vector<double> all;
+  for (int round = 0; round < sennit_test::trials(12); round++) {
+    const std::string fabric = unlike_racks(random);
+    const TierTree tree = *synthetic_tree(fabric);
+    for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
+      for (const uint64_t bytes : {256, 4 << 10, 32 << 10}) {
+        const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks());
+        all.push_back(behind(tree, request, options));
+        EXPECT_LE(all.back(), 1.5) << fabric << ": " << name(request.collective) << " of " << bytes;
+      }
+  }
+  std::ranges::sort(all);
+  const double mean =
+      std::accumulate(all.begin(), all.end(), 0.0) / static_cast<double>(all.size());
+  fmt::print(
+      "{} choices: {:.3f} of the fastest in the mean, 95th percentile {:.2f}, at worst {:.2f}\n",
+      all.size(), mean, all[all.size() * 95 / 100], all.back());
+  EXPECT_LE(mean, 1.02);
+  EXPECT_LE(all[all.size() * 95 / 100], 1.1);
+}
+
+bool is_closed_form(const std::string& fabric, uint64_t bytes, const PlanOptions& options) {
+  const TierTree tree = *synthetic_tree(fabric);
+  const Request request = request_of(Collective::all_reduce, bytes, tree.ranks());
+  const Result<Plan> plan = make_plan(request, tree, options);
+  EXPECT_TRUE(plan.ok()) << plan.status().text();
+  return std::ranges::all_of(plan->candidates, [&](const Candidate& one) {
+    return one.predicted_ns == predicted_ns(request, tree, options, one.algorithm, one.parameters);
+  });
+}
+
+TEST(BySimulation, TheClosedFormIsLeftWhereItIsRightOrNothingElseCanBeHad) {
+  const PlanOptions options;
+  EXPECT_FALSE(is_closed_form("racks=1,2,3,2;nic=1GB/s;oversubscription=5", 4096, options));
+  EXPECT_TRUE(is_closed_form("racks=4x2;nic=1GB/s;oversubscription=5", 4096, options)) << "alike";
+  EXPECT_TRUE(is_closed_form("racks=40,30;nic=1GB/s;oversubscription=5", 4096, options)) << "many";
+  EXPECT_TRUE(is_closed_form("racks=1,2,3,2", 4096, options)) << "of assumed rates";
+  PlanOptions crowded;
+  crowded.cost.shared_cores.crowding_permille = 4'000;
+  EXPECT_TRUE(is_closed_form("racks=1,2,3,2;nic=1GB/s;oversubscription=5", 4096, crowded));
+}
+
+// Which of the candidates are simulated must not decide: a goodput slows all of them alike.
+TEST(BySimulation, AGoodputIsThatOfNarrowerLinks) {
+  const std::string racks = "racks=1,3;oversubscription=4;latency=5us;nic=";
+  const TierTree wide = *synthetic_tree(racks + "1GB/s"),
+                 narrow = *synthetic_tree(racks + "300MB/s");
+  PlanOptions options;
+  options.cost.goodput_permille = 300;
+  for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
+    for (const uint64_t bytes : {4 << 10, 128 << 10, 1 << 20, 8 << 20}) {
+      const Request request = request_of(static_cast<Collective>(c), bytes, wide.ranks());
+      const Result<Plan> slowed = make_plan(request, wide, options);
+      const Result<Plan> plain = make_plan(request, narrow, {});
+      ASSERT_TRUE(slowed.ok() && plain.ok());
+      EXPECT_NEAR(
+          static_cast<double>(slowed->predicted_ns) / static_cast<double>(plain->predicted_ns), 1,
+          0.02)
+          << name(request.collective) << " of " << bytes << ": " << slowed->algorithm << " and "
+          << plain->algorithm;
+    }
+}
+
+// Ranks may differ in that.
+TEST(BySimulation, InPlaceOrNotThePlanIsTheSame) {
+  const TierTree tree = *synthetic_tree("racks=1,2,3,2;nic=1GB/s;oversubscription=5");
+  for (int c = 0; c < static_cast<int>(Collective::barrier); c++) {
+    Request request = request_of(static_cast<Collective>(c), 16 << 10, tree.ranks());
+    request.in_place = true;
+    const Result<Plan> in_place = make_plan(request, tree, {});
+    request.in_place = false;
+    const Result<Plan> other = make_plan(request, tree, {});
+    ASSERT_TRUE(in_place.ok() && other.ok());
+    EXPECT_EQ(in_place->hash, other->hash) << name(request.collective);
+  }
+}
+
+}  // namespace
+}  // namespace sennit
