@@ -75,13 +75,18 @@ uint32_t JobRecording::known_as(uint32_t comm) const {
   return number == numbers.end() ? comm & ~kChannel : number->second;
 }
 
+std::vector<int> JobRecording::members_of(uint32_t comm) const {
+  const auto found = communicators.find(comm & ~kChannel);
+  return found == communicators.end() ? std::vector<int>() : found->second;
+}
+
 std::string JobRecording::comm_name(uint32_t comm) const {
-  const uint32_t own = comm & ~kChannel, known_by = known_as(comm);
+  const uint32_t known_by = known_as(comm);
   size_t namesakes = 0;
   for (const auto& [other, its] : numbers) namesakes += its == known_by;
   std::string text = fmt::format("communicator {}", known_by);
   if (namesakes > 1) {
-    const std::vector<int>& members = communicators.at(own);
+    const std::vector<int> members = members_of(comm);
     text += " of " + name_ranks(std::set<int>(members.begin(), members.end()));
   }
   return text;

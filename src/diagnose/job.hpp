@@ -28,7 +28,8 @@ struct RankRecording {
   std::string path;
   uint64_t job = 0;
   int rank = 0, size = 0;
-  int64_t pid = 0;  // as its own PID namespace has it
+  // While it runs here as this process sees it, else as its own PID namespace has it.
+  int64_t pid = 0;
   std::string host;
   uint64_t realtime_ns = 0, monotonic_ns = 0;  // of one moment
   // By its host's CLOCK_MONOTONIC, the moment that this is of: when the copy was made or, of a rank
@@ -38,6 +39,7 @@ struct RankRecording {
   MeasuredClock clock;  // as the control plane measured it last; maybe not known
   RankState state = RankState::gone;
   char process = 0;       // while it runs here: its state by proc(5), 'T' is stopped; 0: not known
+  bool copied = false;    // it is a copy, in which nothing changes any more
   uint64_t recorded = 0;  // events ever; those before the ones kept are overwritten
   std::vector<TraceEvent> events;  // oldest first
   std::vector<Note> notes;
@@ -67,6 +69,8 @@ struct JobRecording {
 
   // The number that its ranks know it by, also of its group's channel.
   uint32_t known_as(uint32_t comm) const;
+  // As world ranks, also of a group's channel; empty: nobody noted them.
+  std::vector<int> members_of(uint32_t comm) const;
   // "communicator 3", or "communicator 3 of ranks 4-7" where there are several of that number.
   std::string comm_name(uint32_t comm) const;
   // What the rank noted, but for its communicators (communicator_numbers.hpp), whose numbers in

@@ -62,10 +62,10 @@ std::string late_ranks_sentence(const std::vector<int>& ranks, double late_ns, d
 std::string starved_ranks_sentence(const std::vector<int>& ranks, double part) {
   const bool one = ranks.size() == 1;
   return fmt::format(
-      "{} {} no core for {:.0f}% of the time, while the others wait: {}, or short of its cgroup's "
-      "share",
+      "{} {} no core for {:.0f}% of the time, while the others wait: {}",
       name_ranks(std::set<int>(ranks.begin(), ranks.end())), one ? "gets" : "get", kPercent * part,
-      one ? "its process is stopped again and again" : "their processes are stopped, each");
+      one ? "its process is stopped again and again, or short of its cgroup's share"
+          : "their processes are stopped again and again, or short of their cgroups' share");
 }
 
 std::string next_step(VerdictAbout about, bool on_the_way, std::string host, std::string pid) {

@@ -65,19 +65,19 @@ bool says_members(const std::vector<int>& members, int rank) {
   return false;
 }
 
-// Of the calls that have not ended, each once.
+// Of the calls that have not ended, and of the last, by which what the rank did before is told,
+// each once.
 std::vector<Note> notes_of(const Standing& standing, const diagnose::JobRecording& job) {
   std::vector<Note> notes;
   std::set<uint32_t> comms;
   std::set<std::pair<uint32_t, uint64_t>> plans;
   for (const StandingCall& open : standing.calls) {
-    if (open.ended()) continue;
+    if (open.ended() && &open != &standing.calls.back()) continue;
     const CallRecord& call = open.call;
-    const auto members = job.communicators.find(call.comm);
-    if (members == job.communicators.end() || !says_members(members->second, standing.rank))
-      continue;
-    if (comms.insert(call.comm).second)
-      notes.emplace_back(CommunicatorNote{call.comm, members->second});
+    const uint32_t comm = call.comm & ~diagnose::kChannel;
+    const std::vector<int> members = job.members_of(comm);
+    if (members.empty() || !says_members(members, standing.rank)) continue;
+    if (comms.insert(comm).second) notes.emplace_back(CommunicatorNote{comm, members});
     const auto plan = job.plans.find({call.comm, call.plan});
     if (plan != job.plans.end() && plans.insert(plan->first).second)
       notes.emplace_back(plan->second);

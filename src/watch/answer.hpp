@@ -18,8 +18,8 @@ namespace sennit::watch {
 struct Answer {
   uint64_t question = 0;
   diagnose::Standing standing;
-  // Of the calls that have not ended: their communicators and plans, where these have few members,
-  // or this rank is one of those that say it.
+  // Of the calls that have not ended, and of the last: their communicators and plans, where these
+  // have few members, or this rank is one of those that say it.
   std::vector<Note> notes;
 };
 

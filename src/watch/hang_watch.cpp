@@ -146,8 +146,7 @@ std::optional<HangWatch::Found> HangWatch::judge() {
       diagnose::find_hang(job, plans, std::move(standings), patience);
   if (!hang || hang->cause == diagnose::HangCause::unknown) return std::nullopt;
   Found found{*std::move(hang), "", "", 0, {}};
-  const auto members = job.communicators.find(found.hang.comm);
-  if (members != job.communicators.end()) found.members = members->second;
+  found.members = job.members_of(found.hang.comm);
   found.known_as = job.known_as(found.hang.comm);
   if (found.hang.plan != 0) found.call = plans.call_name(found.hang.comm, found.hang.plan);
   if (found.hang.where) found.tier = plans.tier_name(found.hang.comm, found.hang.where->tier);

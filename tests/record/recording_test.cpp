@@ -14,6 +14,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <string>
 
 #include <fmt/core.h>
@@ -437,6 +438,33 @@ TEST_F(RecordingFile, OfAJobAreFoundTogether) {
   EXPECT_NE(passed_over[0].find("junk-1 is no recording"), std::string::npos);
 }
 
+// Others' numbers, as of a container's processes, say nothing to who asks here.
+TEST_F(RecordingFile, AProcessIsKnownByItsNumberHere) {
+  const std::unique_ptr<Recording> its = open(0);
+  const int64_t of_its_own = 2;
+  std::fstream file(its->path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offsetof(RecordingHeader, pid)));
+  file.write(reinterpret_cast<const char*>(&of_its_own), sizeof of_its_own);
+  file.close();
+  EXPECT_EQ(read_recording(its->path())->pid, of_its_own);
+  std::vector<std::string> passed_over;
+  const Result<JobRecording> job = read_job({{}, {}, getpid()}, &passed_over);
+  ASSERT_TRUE(job.ok()) << job.status().text();
+  EXPECT_EQ(job->find(0)->pid, getpid());
+}
+
+// Between finding and reading them processes end: of those nothing is said.
+TEST_F(RecordingFile, WhatIsGoneBeforeItIsReadIsNotPassedOver) {
+  const std::string gone =
+      fmt::format("{}/{}0-gone-{}", kRecordingFolder, kRecordingName, getpid());
+  std::filesystem::create_symlink("/nowhere/at/all", gone);
+  const std::unique_ptr<Recording> its = open(0);
+  std::vector<std::string> passed_over;
+  EXPECT_TRUE(read_job({{}, {}, getpid()}, &passed_over).ok());
+  std::filesystem::remove(gone);
+  for (const std::string& text : passed_over) EXPECT_EQ(text.find(gone), std::string::npos) << text;
+}
+
 TEST_F(RecordingFile, OfSeveralJobsAreToldApart) {
   std::vector<std::string> passed_over;
   const auto error = [&](const RecordingSearch& search) {
@@ -447,9 +475,11 @@ TEST_F(RecordingFile, OfSeveralJobsAreToldApart) {
   std::unique_ptr<Recording> one = Recording::open({0x11, 0, 1, "a"}, folder_.path(), 8);
   std::unique_ptr<Recording> other = Recording::open({0x22, 0, 2, "b"}, folder_.path(), 8);
   const std::string several = error({{folder_.path()}, {}, {}});
-  EXPECT_NE(several.find("choose one by --job\n  0000000000000011 (1 of 1 ranks here, 1 running)\n"
-                         "  0000000000000022 (1 of 2 ranks here, 1 running)"),
-            std::string::npos)
+  EXPECT_TRUE(std::regex_search(
+      several, std::regex("choose one by --job\n"
+                          "  0000000000000011 \\(1 of 1 ranks here, 1 running; rank 0 on a since "
+                          "\\d+-\\d+-\\d+ \\d+:\\d+ UTC\\)\n"
+                          "  0000000000000022 \\(1 of 2 ranks here, 1 running; rank 0 on b ")))
       << several;
   EXPECT_NE(error({{folder_.path()}, 0x33, {}}).find("no recording of job 0000000000000033"),
             std::string::npos);

@@ -86,6 +86,17 @@ TEST_F(Behind, ARankThatDoesNotCallIsNamedOnAllRanksUntilItDoes) {
   wait_for("\"verdict\":\"hang\",\"withdrawn\":true");
 }
 
+// Also where nobody is in a call like it any more.
+TEST_F(Behind, WhatItCalledLastIsTold) {
+  ranks_.run([&](int rank, sennit_comm_t comm) {
+    EXPECT_EQ(reduce(comm), SENNIT_OK);
+    if (rank == 2) wait_for("\"call\":\"barrier\"");
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);
+  });
+  EXPECT_TRUE(heard_[0]->has("its last, all_reduce of 4000B float32 sum (number 1 of "))
+      << heard_[0]->all();
+}
+
 TEST_F(Behind, RanksInCallsOfTwoCommunicatorsWaitForEachOther) {
   std::atomic<int> failed = 0;
   ranks_.run([&](int rank, sennit_comm_t comm) {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "diagnose/communicator_numbers.hpp"
 #include "topology/source.hpp"
 
 namespace sennit::watch {
@@ -57,7 +58,11 @@ class HangWatchTest : public testing::Test {
     EXPECT_TRUE(question);
     if (!question) return {};
     for (int rank = 0; rank < 4; rank++)
-      if (rank != silent) give(answer_of(*question, rank, late, seq));
+      if (rank != silent) {
+        Answer answer = answer_of(*question, rank, late, seq);
+        if (change_) change_(&answer);
+        give(answer);
+      }
     if (silent >= 0) {
       EXPECT_TRUE(hangs_.look(now_ns_).empty());
       now_ns_ += HangWatch::kAnswerNs;
@@ -70,6 +75,7 @@ class HangWatchTest : public testing::Test {
 
   const Fabric fabric_;
   HangWatch hangs_;
+  void (*change_)(Answer*) = nullptr;  // what is different from answer_of()
   uint64_t began_ns_ = 1'000'000 * kMs, now_ns_ = began_ns_ + 700 * kMs;
 };
 
@@ -103,6 +109,24 @@ TEST_F(HangWatchTest, TellsOnceWhatItFoundTwiceAndTakesItBack) {
   EXPECT_EQ(over[0].ranks, std::vector{3});
   EXPECT_EQ(hangs_.due_ns(), UINT64_MAX);
   EXPECT_FALSE(hangs_.question(now_ns_));
+}
+
+// Members that make a communicator out of theirs tell each other so beside its calls.
+TEST_F(HangWatchTest, OfAChannelTheMembersOfItsGroupAreTold) {
+  change_ = [](Answer* answer) {
+    diagnose::CallRecord& call = answer->standing.calls[0].call;
+    if (call.rank != 2) return;
+    call.comm |= diagnose::kChannel;
+    call.point_to_point = call.receiving = true;
+    call.peer = 3;
+  };
+  now_ns_ += 60'000 * kMs;  // of a message it takes longer until it is a hang
+  round(3, 9);
+  const std::vector<LiveVerdict> told = round(3, 9);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].ranks, std::vector{3});
+  EXPECT_EQ(told[0].comm, kComm);
+  EXPECT_EQ(told[0].members, (std::vector{2, 3}));
 }
 
 TEST_F(HangWatchTest, CallsThatGoOnAreNoHang) {

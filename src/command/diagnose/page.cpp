@@ -131,7 +131,8 @@ std::string ranks_table(const JobRecording& job, const Verdict& verdict) {
   for (const RankRecording& rank : job.ranks) {
     const bool blamed =
         std::find(verdict.ranks.begin(), verdict.ranks.end(), rank.rank) != verdict.ranks.end();
-    const char* const state = rank.process == 'T'                ? "stopped"
+    const char* const state = rank.copied                        ? "copied"
+                              : rank.process == 'T'              ? "stopped"
                               : rank.state == RankState::running ? "running"
                               : rank.state == RankState::ended   ? "ended"
                                                                  : "gone";

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "base/text/date.hpp"
 #include "base/text/json.hpp"
-#include "diagnose/communicator_numbers.hpp"
 #include "diagnose/links.hpp"
 #include "diagnose/recorded/connections.hpp"
 #include "diagnose/recorded/messages.hpp"
@@ -24,18 +24,12 @@ const char* name(RankState state) {
   return kNames[static_cast<size_t>(state)];
 }
 
-// Also of a group's channel.
-std::vector<int> members_of(uint32_t comm, const JobRecording& job) {
-  const auto found = job.communicators.find(comm & ~kChannel);
-  return found == job.communicators.end() ? std::vector<int>() : found->second;
-}
-
 Json hang_json(const Hang& hang, const JobRecording& job, Plans& plans) {
   Json json = {{"cause", name(hang.cause)},
                {"behind", hang.behind},
                {"waiting", hang.waiting},
                {"communicator", job.known_as(hang.comm)},
-               {"members", members_of(hang.comm, job)},  // groups of a split share the number
+               {"members", job.members_of(hang.comm)},  // groups of a split share the number
                {"number", hang.seq},
                {"call", plans.call_name(hang.comm, hang.plan)},
                {"quiet_s", static_cast<double>(hang.since_ns) / kNsPerS}};
@@ -80,14 +74,26 @@ uint32_t whole_job(const JobRecording& job) {
   return 0;
 }
 
+// Of copies, when the last of them was made: they may be of another day.
 std::string counted(const JobRecording& job) {
-  int running = 0, gone = 0;
+  constexpr uint64_t kNsPerSecond = 1'000'000'000;
+  int running = 0, ended = 0, gone = 0, copied = 0;
+  uint64_t as_of_ns = 0;
   for (const RankRecording& rank : job.ranks) {
-    running += rank.state == RankState::running;
+    running += rank.state == RankState::running && !rank.copied;
+    ended += rank.state == RankState::ended;
     gone += rank.state == RankState::gone;
+    copied += rank.copied;
+    if (rank.copied)
+      as_of_ns = std::max(as_of_ns, rank.realtime_ns + rank.as_of_ns - rank.monotonic_ns);
   }
-  return fmt::format("job {:016x}: {} of {} ranks recorded, {} running, {} gone", job.job,
-                     job.ranks.size(), job.size, running, gone);
+  std::string text = fmt::format("job {:016x}: {} of {} ranks recorded, {} running, {} gone",
+                                 job.job, job.ranks.size(), job.size, running, gone);
+  if (ended > 0) text += fmt::format(", {} ended", ended);
+  if (copied > 0)
+    text += fmt::format(", {} {} of {}", copied, copied == 1 ? "copy" : "copies",
+                        utc_minute(static_cast<int64_t>(as_of_ns / kNsPerSecond)));
+  return text;
 }
 
 }  // namespace

@@ -62,6 +62,16 @@ struct Communication {
   std::map<uint64_t, std::vector<double>> took_ns;  // by plan
 };
 
+// Whether it is in no call of the communicator's. That none was counted does not say so: the begin
+// of a long one may be overwritten, and how old a recording is may not be known.
+bool is_in_none(const RankRecording& rank, uint32_t comm) {
+  const auto last =
+      std::find_if(rank.events.rbegin(), rank.events.rend(), [comm](const TraceEvent& event) {
+        return event.comm == comm && !event.is(kEventPointToPoint);
+      });
+  return last == rank.events.rend() || last->kind == EventKind::call_end;
+}
+
 std::map<uint32_t, Communication> look(const JobRecording& job) {
   std::map<uint32_t, Communication> all;
   std::map<int, Span> spans;
@@ -86,6 +96,12 @@ std::map<uint32_t, Communication> look(const JobRecording& job) {
     of.calls_per_s[call.rank] += 1 / span.seconds();
     of.took_ns[call.plan].push_back(static_cast<double>(call.end_ns - call.begin_ns));
   }
+  // Who is in no call is whom the others wait for.
+  for (auto& [comm, of] : all)
+    for (const int member : job.members_of(comm))
+      if (const RankRecording* const rank = job.find(member);
+          rank && !of.in_calls.empty() && is_in_none(*rank, comm))
+        of.in_calls.try_emplace(member, 0);
   return all;
 }
 
@@ -157,6 +173,25 @@ std::string waiting(const Communication& of) {
   return text + "\n";
 }
 
+// What rank 0 has found. Where it does not run, or does not look, it has found nothing, and that
+// tells nothing.
+std::string what_rank_0_says(const JobRecording& job) {
+  const RankRecording* const rank = job.find(0);
+  const bool gone = rank && rank->state == diagnose::RankState::gone;
+  const bool stopped = rank && rank->process == 'T';
+  std::string text;
+  for (const VerdictAbout about : kVerdictsAbout)
+    if (const VerdictNote* const last = told_still(job, about))
+      text += fmt::format("rank 0 {}: {}\n", gone || stopped ? "said" : "says", last->sentence);
+  if (gone) return text + "rank 0 is gone, and says nothing any more\n";
+  if (stopped) return text + "rank 0 is stopped (SIGSTOP), and says nothing meanwhile\n";
+  if (!rank || !text.empty()) return text;
+  return rank->watched
+             ? "rank 0 says nothing is wrong\n"
+             : "rank 0 says nothing: it does not watch the job (SENNIT_WATCH=0), or not for long "
+               "yet\n";
+}
+
 std::string frame(const JobRecording& job) {
   diagnose::Plans plans(job);
   std::string text = fmt::format("job {:016x}: {} of {} ranks recorded here\n", job.job,
@@ -168,15 +203,7 @@ std::string frame(const JobRecording& job) {
     text += traffic(comm, of, job, plans) + "\n" + busiest_call(comm, of, plans);
     if (!of.in_calls.empty()) text += waiting(of);
   }
-  bool well = job.find(0) != nullptr;
-  for (const VerdictAbout about : kVerdictsAbout) {
-    const VerdictNote* const last = told_still(job, about);
-    if (!last) continue;
-    text += "rank 0 says: " + last->sentence + "\n";
-    well = false;
-  }
-  if (well) text += "rank 0 says nothing is wrong\n";
-  return text;
+  return text + what_rank_0_says(job);
 }
 
 int run(const Options& options) {
@@ -193,7 +220,7 @@ int run(const Options& options) {
     fmt::print("{}", frame(*job));
     std::fflush(stdout);
     const bool runs = std::any_of(job->ranks.begin(), job->ranks.end(), [](const auto& rank) {
-      return rank.state == diagnose::RankState::running;
+      return rank.state == diagnose::RankState::running && !rank.copied;
     });
     if (options.once || !runs) return 0;
     std::this_thread::sleep_for(std::chrono::seconds(1));

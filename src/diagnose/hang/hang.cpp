@@ -7,7 +7,7 @@
 #include <tuple>
 #include <utility>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "base/rank_ranges.hpp"
 
@@ -62,7 +62,9 @@ class Search {
   Hang about(const StandingCall& call) const;
   std::string cause_text(const Hang& hang, const std::string& call) const;
   void say(Hang* hang);
+  static void tell_ways(const std::set<std::pair<int, int>>& ways, Hang* hang);
   void tell_what_they_do(Hang* hang) const;
+  std::string which(const CallRecord& call) const;
   std::string what_it_does(int rank) const;
   bool hangs(const StandingCall& call);
   bool moves(const StandingCall& call);
@@ -135,8 +137,8 @@ const CallRecord* Search::last_call(int rank, uint32_t comm) const {
 }
 
 std::set<int> Search::members(const CallRecord& call) const {
-  const auto found = job_.communicators.find(call.comm);
-  if (found != job_.communicators.end()) return {found->second.begin(), found->second.end()};
+  const std::vector<int> noted = job_.members_of(call.comm);
+  if (!noted.empty()) return {noted.begin(), noted.end()};
   std::set<int> seen;  // of no note: those that called
   for (const Standing& standing : standings_)
     if (last_call(standing.rank, call.comm)) seen.insert(standing.rank);
@@ -346,6 +348,7 @@ std::optional<Hang> Search::inside(const Hang& about, const std::set<int>& ranks
     return hang;
   }
   std::set<int> stopped, standing, senders, receivers;
+  std::set<std::pair<int, int>> ways;
   for (const int rank : ranks)
     if (find(rank)->process == 'T') stopped.insert(rank);
   for (const auto& [rank, step] : now.local) {
@@ -360,6 +363,7 @@ std::optional<Hang> Search::inside(const Hang& about, const std::set<int>& ranks
     if (!now.left.contains(edge) && ranks.contains(edge.from)) continue;
     senders.insert(edge.from);
     receivers.insert(edge.to);
+    ways.emplace(edge.from, edge.to);
     hang.where = step;
   }
   if (!stopped.empty() || (!standing.empty() && senders.empty())) {
@@ -378,7 +382,25 @@ std::optional<Hang> Search::inside(const Hang& about, const std::set<int>& ranks
   hang.cause = HangCause::lost_message;
   hang.behind = listed(senders);
   hang.waiting = listed(receivers);
+  tell_ways(ways, &hang);
   return hang;
+}
+
+// Who is at an end of all of them has most likely lost its link.
+void Search::tell_ways(const std::set<std::pair<int, int>>& ways, Hang* hang) {
+  constexpr size_t kMostTold = 4;
+  if (ways.size() < 2) return;
+  std::vector<std::string> told;
+  std::set<int> common = {ways.begin()->first, ways.begin()->second};
+  for (const auto& [from, to] : ways) {
+    if (told.size() < kMostTold) told.push_back(fmt::format("from rank {} to rank {}", from, to));
+    for (const int rank : std::set<int>(common))
+      if (rank != from && rank != to) common.erase(rank);
+  }
+  std::string text = fmt::format("missing is what goes {}", fmt::join(told, ", "));
+  if (ways.size() > told.size()) text += fmt::format(", and {} more", ways.size() - told.size());
+  if (common.size() == 1) text += fmt::format(": all of it has rank {} at an end", *common.begin());
+  hang->evidence.push_back(text);
 }
 
 // As evidence, of the first few that are behind.
@@ -390,6 +412,19 @@ void Search::tell_what_they_do(Hang* hang) const {
     hang->evidence.push_back(fmt::format("and {} more", hang->behind.size() - told));
 }
 
+// What the call is, with its number. Those of sends and receives count between two ranks: beside a
+// collective one's number they would only seem to be behind it.
+std::string Search::which(const CallRecord& call) const {
+  const std::string comm = job_.comm_name(call.comm);
+  if (!call.point_to_point)
+    return fmt::format("{} (number {} of {})", plans_.call_name(call.comm, call.plan), call.seq,
+                       comm);
+  const std::string peer = call.peer < 0 ? "any rank" : fmt::format("rank {}", call.peer);
+  return fmt::format("a {} {} (tag {} of {})", call.receiving ? "receive from" : "send to", peer,
+                     call.tag, comm);
+}
+
+// Of several calls, the one that it waits for.
 std::string Search::what_it_does(int rank) const {
   const Standing& standing = *find(rank);
   std::string text = fmt::format("rank {} on {}", rank, standing.host);
@@ -398,17 +433,15 @@ std::string Search::what_it_does(int rank) const {
   else if (standing.process == 'D')
     text += " waits for a device or a disk";
   if (standing.calls.empty()) return text + ", has made no call";
-  const CallRecord* const last = &standing.calls.back().call;
+  const StandingCall* const open = any_open_call(rank);
+  const CallRecord* const last = open ? &open->call : &standing.calls.back().call;
   const auto age = [&](uint64_t when) {
     return static_cast<double>(standing.now_ns > when ? standing.now_ns - when : 0) / kNsPerS;
   };
-  const std::string which =
-      fmt::format("{} (number {} of {})", plans_.call_name(last->comm, last->plan), last->seq,
-                  job_.comm_name(last->comm));
   if (last->end_ns != 0)
-    return text + fmt::format(", is in no call; its last, {}, ended {:.1f} s before", which,
+    return text + fmt::format(", is in no call; its last, {}, ended {:.1f} s before", which(*last),
                               age(last->end_ns));
-  return text + fmt::format(", is in {} since {:.1f} s", which, age(last->begin_ns));
+  return text + fmt::format(", is in {} since {:.1f} s", which(*last), age(last->begin_ns));
 }
 
 // "they" and what goes with it, of one or several.

@@ -2,7 +2,9 @@
 #include "diagnose/recorded/ranks.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "base/median.hpp"
@@ -69,8 +71,8 @@ std::vector<OfRank> ranks_of(const std::vector<CallRecord>& calls, uint32_t comm
 
 // In the calls that all have recorded.
 struct Gaps {
-  std::vector<std::vector<double>> excess_ns;  // by rank: before the call, over the median rank's
-  std::vector<double> period_ns;               // from begin to begin, of the median rank
+  std::vector<std::vector<double>> alone_ns;  // by rank: before the call, in none
+  std::vector<double> period_ns;              // from begin to begin, of the median rank
 };
 
 // Of the time between two calls of a rank, what it was in no call for. Negative: it began one
@@ -90,7 +92,7 @@ double alone_ns(const CallRecord& here, const CallRecord& next, const Calls& all
 
 Gaps gaps_of(const std::vector<OfRank>& ranks) {
   Gaps gaps;
-  gaps.excess_ns.resize(ranks.size());
+  gaps.alone_ns.resize(ranks.size());
   std::vector<size_t> at(ranks.size());  // in the calls of each rank
   for (const CallRecord* const first : ranks.front().here) {
     std::vector<double> alone, periods;
@@ -106,33 +108,71 @@ Gaps gaps_of(const std::vector<OfRank>& ranks) {
       periods.push_back(static_cast<double>(next.begin_ns - here.begin_ns));
     }
     if (alone.size() < ranks.size()) continue;
-    const double usual = median(alone);
-    for (size_t r = 0; r < ranks.size(); r++) gaps.excess_ns[r].push_back(alone[r] - usual);
+    for (size_t r = 0; r < ranks.size(); r++) gaps.alone_ns[r].push_back(alone[r]);
     gaps.period_ns.push_back(median(std::move(periods)));
   }
   return gaps;
 }
 
+// Some stretches of calls, one after the other, each told by its mean: who comes late to every
+// second call, or to the first of a training step, is on time in the median call.
+std::vector<double> by_stretch(const std::vector<double>& by_call) {
+  constexpr size_t kStretches = 16;
+  const size_t each = (by_call.size() + kStretches - 1) / kStretches;
+  std::vector<double> means;
+  for (size_t from = 0; from < by_call.size(); from += each) {
+    const size_t count = std::min(each, by_call.size() - from);
+    const auto first = by_call.begin() + static_cast<std::ptrdiff_t>(from);
+    means.push_back(std::accumulate(first, first + static_cast<std::ptrdiff_t>(count), 0.0) /
+                    static_cast<double>(count));
+  }
+  return means;
+}
+
+// By rank: more than the median rank's mean in each stretch. Call by call, where ranks come late by
+// turns, all of them would have means above it.
+std::vector<std::vector<double>> excess_by_stretch(const Gaps& gaps) {
+  std::vector<std::vector<double>> excess;
+  for (const std::vector<double>& alone_ns : gaps.alone_ns) excess.push_back(by_stretch(alone_ns));
+  for (size_t stretch = 0; stretch < excess.front().size(); stretch++) {
+    std::vector<double> all;
+    for (const std::vector<double>& of_rank : excess) all.push_back(of_rank[stretch]);
+    const double usual = median(std::move(all));
+    for (std::vector<double>& of_rank : excess) of_rank[stretch] -= usual;
+  }
+  return excess;
+}
+
+// What most of them reach, all but a quarter. Chance has one rank above the others in half of the
+// stretches, and hardly in that many.
+double reached_by_most(std::vector<double> values) {
+  constexpr size_t kPart = 4;
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / kPart);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
 std::optional<LateRanks> find_late(uint32_t comm, const std::vector<OfRank>& ranks,
                                    double least_cost, const std::vector<int>& passed_over) {
-  Gaps gaps = gaps_of(ranks);
+  const Gaps gaps = gaps_of(ranks);
   if (gaps.period_ns.size() < kLeastCalls) return std::nullopt;
-  const double period = median(gaps.period_ns);
+  const double period = median(by_stretch(gaps.period_ns));
   LateRanks slow;
   slow.comm = comm;
   slow.calls = gaps.period_ns.size();
+  const std::vector<std::vector<double>> excess = excess_by_stretch(gaps);
   std::vector<double> late_ns;
-  for (const std::vector<double>& excess : gaps.excess_ns) late_ns.push_back(median(excess));
+  for (const std::vector<double>& of_rank : excess) late_ns.push_back(median(of_rank));
   const double least = std::max(least_cost * period, chance_above(late_ns));
   for (size_t r = 0; r < ranks.size(); r++) {
     const int rank = ranks[r].rank;
-    if (late_ns[r] < least) continue;
+    if (reached_by_most(excess[r]) < least) continue;
     if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
     if (late_ns[r] < slow.late_ns) continue;
     slow.late_ns = late_ns[r];
     slow.latest = rank;
-    slow.latest_late_ns = std::move(gaps.excess_ns[r]);
+    slow.latest_late_ns = excess[r];
   }
   slow.cost = period > 0 ? slow.late_ns / period : 0;
   // Where half of them are late, it is the others that are early.

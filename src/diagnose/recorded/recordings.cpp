@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -19,6 +21,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.hpp"
+#include "base/text/date.hpp"
 #include "diagnose/communicator_numbers.hpp"
 #include "diagnose/file.hpp"
 #include "record/recording.hpp"
@@ -83,16 +86,15 @@ std::vector<std::string> recordings_of_this_user() {
   return found;
 }
 
-// The process of this host that has it open, as a folder in /proc; empty where that is not known.
-std::string process_of(const std::string& path, const struct stat& file, int64_t pid) {
-  constexpr std::string_view kProc = "/proc/";
-  if (path.starts_with(kProc)) return path.substr(0, path.find('/', kProc.size()));
-  const std::string number = std::to_string(pid);
+// The process of this host that has it open, by its number here; 0 where that is not known.
+int64_t process_of(const std::string& path, const struct stat& file, int64_t pid) {
+  int64_t here = 0;
+  if (std::sscanf(path.c_str(), "/proc/%" SCNd64 "/", &here) == 1) return here;
   struct stat open {};
-  for (const std::string& other : recordings_of(number))
+  for (const std::string& other : recordings_of(std::to_string(pid)))
     if (stat(other.c_str(), &open) == 0 && open.st_ino == file.st_ino && open.st_dev == file.st_dev)
-      return std::string(kProc) + number;
-  return "";
+      return pid;
+  return 0;
 }
 
 // The clock is shifted in a time namespace. Where the kernel has none both are empty.
@@ -129,6 +131,8 @@ class Collected {
           passed_over_->push_back(path + ": it is another user's; ask as that one, or as root");
         return;
       }
+    } else if (errno == ENOENT && named == Named::not_at_all) {
+      return;  // a process has ended since it was found
     }
     Result<RankRecording> read = read_recording(path);
     if (!read && named == Named::itself) return add_error(read.status());
@@ -173,11 +177,17 @@ void collect(const RecordingSearch& search, Collected* collected) {
   }
 }
 
+bool runs(const RankRecording& rank) { return rank.state == RankState::running && !rank.copied; }
+
+// Numbers alone look alike.
 std::string described(uint64_t job, const std::map<int, RankRecording>& ranks) {
+  constexpr uint64_t kNsPerS = 1'000'000'000;
   int running = 0;
-  for (const auto& [rank, recording] : ranks) running += recording.state == RankState::running;
-  return fmt::format("{:016x} ({} of {} ranks here, {} running)", job, ranks.size(),
-                     ranks.begin()->second.size, running);
+  for (const auto& [rank, recording] : ranks) running += runs(recording);
+  const RankRecording& first = ranks.begin()->second;
+  return fmt::format("{:016x} ({} of {} ranks here, {} running; rank {} on {} since {})", job,
+                     ranks.size(), first.size, running, first.rank, first.host,
+                     utc_minute(static_cast<int64_t>(first.realtime_ns / kNsPerS)));
 }
 
 Result<uint64_t> job_of_process(int64_t pid) {
@@ -204,8 +214,7 @@ Result<uint64_t> choose(const RecordingSearch& search, const Jobs& jobs) {
   for (const auto& [job, ranks] : jobs) {
     all += "\n  " + described(job, ranks);
     for (const auto& [rank, recording] : ranks)
-      if (recording.state == RankState::running && (running.empty() || running.back() != job))
-        running.push_back(job);
+      if (runs(recording) && (running.empty() || running.back() != job)) running.push_back(job);
   }
   if (search.job) {
     if (jobs.contains(*search.job)) return *search.job;
@@ -242,9 +251,12 @@ Result<RankRecording> read_recording(const std::string& path) {
   read.clock = header.clock;
   read.state = state_of(file.fd(), header);
   read.as_of_ns = header.dumped_ns;
+  read.copied = header.dumped_ns != 0;
   struct stat info {};
   if (read.state == RankState::running && read.as_of_ns == 0 && fstat(file.fd(), &info) == 0)
-    if (const std::string process = process_of(path, info, read.pid); !process.empty()) {
+    if (const int64_t pid = process_of(path, info, read.pid); pid != 0) {
+      const std::string process = fmt::format("/proc/{}", pid);
+      read.pid = pid;
       read.process = process_state(process);
       // Before its events are read: what it does meanwhile must not seem long ago.
       if (has_our_clock(process)) read.as_of_ns = now_ns();

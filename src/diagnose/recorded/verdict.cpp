@@ -94,7 +94,8 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
   const std::set<int> gone = gone_ranks(job);
   Verdict verdict;
   verdict.ranks.assign(gone.begin(), gone.end());
-  const std::string ended = name_ranks(gone) + " ended without leaving the job, or were killed";
+  const std::string ended = fmt::format("{} ended without leaving the job, or {} killed",
+                                        name_ranks(gone), gone.size() == 1 ? "was" : "were");
   std::map<std::string, std::set<int>> told;
   uint64_t earliest = UINT64_MAX;
   bool some_went_on = false;
@@ -196,8 +197,8 @@ std::string since_call(const JobRecording& job, uint32_t comm, uint32_t seq) {
         continue;
       // Of a short call there is the end alone.
       const uint64_t began_ns = begin ? event.posted_ns : event.posted_ns - event.after(event.last);
-      const bool dated = rank.as_of_ns != 0;
-      const uint64_t end_ns = dated ? rank.as_of_ns : rank.events.back().posted_ns;
+      const bool dated = rank.as_of_ns != 0 && !rank.copied;
+      const uint64_t end_ns = rank.as_of_ns != 0 ? rank.as_of_ns : rank.events.back().posted_ns;
       const uint64_t ago_ns = end_ns - std::min(end_ns, began_ns);
       return text + fmt::format(" ({} {})", rough_time(ago_ns), dated ? "ago" : "before the end");
     }
@@ -250,8 +251,9 @@ Verdict of_late_ranks(const LateRanks& late, const JobRecording& job) {
   verdict.evidence.push_back(fmt::format(
       "by {} calls on {}; time in which a rank waits for others in a call does not count",
       late.calls, job.comm_name(late.comm)));
-  verdict.evidence.push_back(fmt::format("rank {} was late by, the oldest call first: {}",
-                                         late.latest, timeline(late.latest_late_ns, 0)));
+  verdict.evidence.push_back(
+      fmt::format("rank {} was late by, on average, the oldest calls first: {}", late.latest,
+                  timeline(late.latest_late_ns, 0)));
   say_where(late.ranks, job, &verdict);
   return verdict;
 }
@@ -357,6 +359,7 @@ void add_told(const JobRecording& job, std::optional<uint64_t> now_ns, Verdict* 
     if (!note) continue;
     if (about == VerdictAbout::link && verdict->slow.empty())
       verdict->slow = {{note->links, note->factor, note->tier >= 0, std::nullopt}};
+    if (verdict->kind == kind_of(about) && verdict->hang && verdict->ranks == note->ranks) continue;
     if (verdict->kind != VerdictKind::well) {
       verdict->evidence.push_back("rank 0 said while the job ran" + when(*note, now_ns) + ": " +
                                   note->sentence);
@@ -370,8 +373,8 @@ void add_told(const JobRecording& job, std::optional<uint64_t> now_ns, Verdict* 
     verdict->cost = note->cost;
     verdict->confidence = note->confidence;
     verdict->evidence.push_back(
-        "rank 0 said so while the job ran" + when(*note, now_ns) +
-        ", by what all ranks told it; the recordings that are here do not show it");
+        "rank 0 said so while the job ran" + when(*note, now_ns) + ", by what all ranks told it" +
+        (about == VerdictAbout::hang ? "" : "; the recordings that are here do not show it"));
     say_where(note->ranks, job, verdict);
     verdict->ruled_out.clear();
   }
@@ -447,8 +450,11 @@ Verdict what_is_wrong(const JobRecording& job, Plans& plans, const JudgeOptions&
     verdict = of_hang(*hang);
   else if (std::optional<Verdict> failed = of_failures(job))
     verdict = *std::move(failed);
-  else
+  // Copies are made once a hang was told, when it has stood for less than `quiet_ns`.
+  if (verdict.kind == VerdictKind::well && !told_still(job, VerdictAbout::hang))
     verdict = of_slowness(job, plans, options);
+  else
+    add_told(job, options.now_ns, &verdict);
   if (!standings.undated.empty())
     verdict.evidence.push_back(
         fmt::format("how old the recordings of {} are is not known, as they are of another host or "

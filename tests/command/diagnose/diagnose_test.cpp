@@ -19,7 +19,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.hpp"
+#include "diagnose/dump.hpp"
 #include "diagnose/recorded/recordings.hpp"
+#include "record/notes.hpp"
 #include "record/recording.hpp"
 #include "tests/command/emulate/emulated.hpp"
 #include "tests/support/shell.hpp"
@@ -167,6 +170,62 @@ TEST_F(DiagnoseCommand, TopStaysWithItsJob) {
   for (std::string line = next_line(); !line.empty(); line = next_line())
     EXPECT_EQ(line.find("sennit top:"), std::string::npos) << line << "is said once alone";
   EXPECT_EQ(pclose(top), 0);
+}
+
+// A rank of a job of two, in whose first call both are, or rank 0 alone.
+std::unique_ptr<Recording> in_a_call(int rank, const std::string& folder, bool called) {
+  std::unique_ptr<Recording> its = Recording::open({0x33, rank, 2, "a"}, folder);
+  its->note(encode(CommunicatorNote{1, {0, 1}}));
+  TraceEvent event;
+  event.kind = EventKind::call_begin;
+  event.comm = event.seq = 1;
+  event.posted_ns = now_ns() - 1'000'000'000;
+  if (called) its->record(event);
+  return its;
+}
+
+TEST_F(DiagnoseCommand, TopShowsWhomOthersWaitForAndWhoSaysNothing) {
+  const std::unique_ptr<Recording> zero = in_a_call(0, folder_.path(), true),
+                                   one = in_a_call(1, folder_.path(), false);
+  const Outcome outcome = sh(kSennit + "top --once " + folder_.path());
+  EXPECT_NE(outcome.output.find(" 0:100%,100% 1:0%,0%\n"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("rank 0 says nothing: it does not watch"), std::string::npos)
+      << outcome.output;
+  EXPECT_EQ(outcome.output.find("nothing is wrong"), std::string::npos) << outcome.output;
+}
+
+// As one of another host: what it recorded last is now.
+TEST_F(DiagnoseCommand, TopDoesNotTakeWhoIsInItsFirstCallForOneThatIsInNone) {
+  const std::unique_ptr<Recording> zero = in_a_call(0, folder_.path(), true),
+                                   one = in_a_call(1, folder_.path(), true);
+  VerdictNote told;
+  told.sentence = "a link is slow";
+  zero->note(encode(told));
+  constexpr int64_t kNobody = 0;
+  std::fstream file(one->path(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(offsetof(RecordingHeader, pid)));
+  file.write(reinterpret_cast<const char*>(&kNobody), sizeof kNobody);
+  file.close();
+  const Outcome outcome = sh(kSennit + "top --once " + folder_.path());
+  EXPECT_NE(outcome.output.find(" 0:100%,0%\n"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("rank 0 says: a link is slow\n"), std::string::npos)
+      << outcome.output;
+  EXPECT_EQ(outcome.output.find("says nothing"), std::string::npos) << outcome.output;
+}
+
+// They do not change, and may be of another day.
+TEST_F(DiagnoseCommand, CopiesAreShownOnceAndWithTheirDate) {
+  const trainer::TestFolder copies;
+  for (const int rank : {0, 1})
+    ASSERT_TRUE(
+        diagnose::dump_recording(in_a_call(rank, folder_.path(), true)->path(), copies.path())
+            .ok());
+  const Outcome top = sh("timeout 20 " + kSennit + "top " + copies.path());
+  EXPECT_EQ(top.status, 0) << top.output;
+  const Outcome outcome = sh(kSennit + "diagnose " + copies.path());
+  EXPECT_TRUE(std::regex_search(outcome.output, std::regex("2 of 2 ranks recorded, 0 running, 0 "
+                                                           "gone, 2 copies of \\d+-\\d+-\\d+ ")))
+      << outcome.output;
 }
 
 TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {

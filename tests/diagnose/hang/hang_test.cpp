@@ -121,6 +121,42 @@ TEST_F(HangTest, ARankThatHasWhatItNeedsAndDoesNotGoOn) {
   EXPECT_EQ(hang->behind, std::vector{2});
 }
 
+// What a rank with a lost link sends and what is sent to it is all that is missing.
+TEST_F(HangTest, MessagesThatDidNotArriveAreToldByTheirEnds) {
+  for (int rank = 0; rank < 4; rank++) call(rank, kComm, 4);
+  const auto lost = [&](int from, int to) {
+    standings_[static_cast<size_t>(to)].calls.back().open = {{EventKind::recv, from, 0, 1, 5, 1}};
+    standings_[static_cast<size_t>(from)].calls.back().sent = {{to, 0, 5}};
+  };
+  lost(2, 3);
+  lost(3, 0);
+  const std::optional<Hang> hang = this->hang();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->cause, HangCause::lost_message) << hang->sentence;
+  EXPECT_EQ(
+      hang->evidence.front(),
+      "missing is what goes from rank 2 to rank 3, from rank 3 to rank 0: all of it has rank 3 "
+      "at an end");
+}
+
+// Numbers of messages count between two ranks: that of one is no number of the others' calls.
+TEST_F(HangTest, WhoWaitsForAMessageIsSaidToReceive) {
+  for (const int rank : {0, 1, 3}) call(rank, kComm, 11);
+  StandingCall& receive = call(2, kComm, 1);
+  receive.call.point_to_point = receive.call.receiving = true;
+  receive.call.plan = 0;
+  receive.call.peer = 3;
+  StandingCall& sent = call(2, kComm, 1);
+  sent.call.point_to_point = true;
+  sent.call.peer = 1;
+  sent.call.end_ns = kBegan + 1;
+  const std::optional<Hang> hang = this->hang();
+  ASSERT_TRUE(hang);
+  EXPECT_EQ(hang->cause, HangCause::waits_itself) << hang->sentence;
+  EXPECT_EQ(hang->evidence[2],
+            "rank 2 on h2, is in a receive from rank 3 (tag 0 of communicator 7) since 40.0 s");
+}
+
 TEST_F(HangTest, AReceiveThatNobodyWaitsForHoldsNobodyUp) {
   for (const int rank : {0, 1, 2}) call(rank, kComm, 4);
   ended(3, kComm, 3);

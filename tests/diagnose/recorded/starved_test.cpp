@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "diagnose/sentences.hpp"
+
 namespace sennit::diagnose {
 namespace {
 
@@ -48,6 +50,16 @@ TEST(StarvedRanks, OnceOrTwiceIsNothing) {
   EXPECT_FALSE(starved(2'000, 1, 400).has_value());
   EXPECT_FALSE(starved(2'000, 2, 200).has_value());
   EXPECT_TRUE(starved(2'000, 3, 150).has_value());
+}
+
+TEST(StarvedRanks, OneAndSeveralAreSaidAlike) {
+  EXPECT_EQ(
+      starved_ranks_sentence({1}, 0.2),
+      "rank 1 gets no core for 20% of the time, while the others wait: its process is stopped "
+      "again and again, or short of its cgroup's share");
+  EXPECT_EQ(starved_ranks_sentence({1, 2}, 0.2),
+            "ranks 1-2 get no core for 20% of the time, while the others wait: their processes are "
+            "stopped again and again, or short of their cgroups' share");
 }
 
 TEST(StarvedRanks, OfAMomentNothingIsSaid) {

@@ -198,5 +198,30 @@ TEST_F(ToldOf, ARankThatNotesAHangLateWentOnBefore) {
   EXPECT_FALSE(holds(VerdictAbout::hang));
 }
 
+// A copy is made once a hang is told, when it has not stood for long: what costs time, as a rank
+// that is stopped in turns, is not what stops the job.
+TEST_F(ToldOf, AHangComesBeforeWhatCostsTime) {
+  constexpr uint64_t kMs = 1'000'000, kBegan = 1'000 * kMs;
+  job_.ranks[0].monotonic_ns = job_.ranks[1].monotonic_ns = kBegan;
+  for (uint64_t at = 0; at < 20; at++)
+    job_.ranks[0].pauses.push_back({kBegan + 100 * at * kMs, kBegan + (100 * at + 50) * kMs});
+  for (RankRecording& rank : job_.ranks) {
+    TraceEvent& event = rank.events.emplace_back();
+    event.kind = EventKind::call_end;
+    event.posted_ns = kBegan + 2000 * kMs;
+  }
+  const auto judged = [this] {
+    Plans plans(job_);
+    return judge(job_, plans, {});
+  };
+  EXPECT_EQ(judged().kind, VerdictKind::starved_rank);
+  hang("rank 1 is behind");
+  job_.verdicts.back().second.when_ns = kBegan + 2100 * kMs;
+  const Verdict verdict = judged();
+  EXPECT_EQ(verdict.kind, VerdictKind::hang) << verdict.sentence;
+  EXPECT_EQ(verdict.sentence, "rank 1 is behind");
+  EXPECT_EQ(verdict.ranks, std::vector{1});
+}
+
 }  // namespace
 }  // namespace sennit::diagnose

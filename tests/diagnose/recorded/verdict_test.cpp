@@ -342,6 +342,7 @@ TEST_F(VerdictOf, ARankThatWasKilled) {
   EXPECT_NE(verdict.sentence.find("rank 1 "), std::string::npos) << verdict.sentence;
   EXPECT_NE(verdict.sentence.find("died"), std::string::npos) << verdict.sentence;
   EXPECT_EQ(verdict.ranks, std::vector<int>{1});
+  EXPECT_EQ(verdict.evidence.back(), "rank 1 ended without leaving the job, or was killed");
 }
 
 TEST_F(VerdictOf, ARankThatComesLate) {
@@ -364,6 +365,20 @@ TEST_F(VerdictOf, ARankThatComesLate) {
       verdict.ruled_out.begin(), verdict.ruled_out.end(),
       [](const std::string& line) { return line.find("goes without a core") != line.npos; }))
       << "that all had cores is known";
+}
+
+// As to the first call of a training step: in the median call it is on time.
+TEST_F(VerdictOf, ARankThatComesLateToEveryThirdCall) {
+  start(3, [](int rank, sennit_comm_t comm) {
+    for (int i = 0; i < 72; i++) {
+      std::this_thread::sleep_for(rank == 1 && i % 3 == 0 ? 40ms : 1ms);
+      all_reduce(comm, 1000);
+    }
+  });
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::late_rank) << verdict.sentence;
+  EXPECT_EQ(verdict.ranks, std::vector<int>{1});
 }
 
 TEST_F(VerdictOf, ARankThatComputesForLonger) {
