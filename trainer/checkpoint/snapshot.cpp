@@ -9,6 +9,7 @@
 
 #include <fmt/core.h>
 
+#include "trainer/base/start_thread.hpp"
 #include "trainer/checkpoint/safetensors.hpp"
 
 namespace sennit::trainer {
@@ -71,7 +72,7 @@ void Snapshot::copy(int threads) {
     }
   }
   std::atomic<size_t> next{0};
-  const auto run = [&] {
+  const auto run = [&](int) {
     for (size_t i = 0; (i = next++) < work.size();) {
       const Entry& entry = *work[i].entry;
       const TensorPiece& piece = *entry.piece;
@@ -80,10 +81,9 @@ void Snapshot::copy(int threads) {
                 {{piece.offset, piece.extent}, piece.stride, piece.data}, bytes_of(entry.type));
     }
   };
-  std::vector<std::thread> helpers;
-  if (bytes_ > 2 * kRunBytes)
-    for (int thread = 1; thread < threads; thread++) helpers.emplace_back(run);
-  run();
+  std::vector<std::thread> helpers =
+      start_helpers("a checkpoint's copy", bytes_ > 2 * kRunBytes ? threads : 1, run);
+  run(0);
   for (std::thread& helper : helpers) helper.join();
 }
 

@@ -21,6 +21,7 @@
 
 #include "trainer/base/checksum.hpp"
 #include "trainer/base/files.hpp"
+#include "trainer/base/start_thread.hpp"
 #include "trainer/checkpoint/checkpoint.hpp"
 #include "trainer/checkpoint/keep.hpp"
 #include "trainer/checkpoint/pace.hpp"
@@ -76,10 +77,12 @@ struct CheckpointWriter::State {
           }));
       note = snapshot.note(save.step, name);
     } else {
-      std::thread checksums([&] { note = snapshot.note(save.step, name); });
+      const auto sum = [&] { note = snapshot.note(save.step, name); };
+      Result<std::thread> beside = start_thread("checksums", sum);
       const Status written = write_directly(file, snapshot.buffer(), snapshot.bytes());
-      checksums.join();
+      if (beside) beside->join();
       if (!written.ok()) return written;
+      if (!beside) sum();
     }
     return write_file_durably(save.hidden + "/" + note_name(options.rank, "json"), note.to_text());
   }
@@ -227,11 +230,17 @@ Status CheckpointWriter::save(int64_t step, std::optional<double> held_out_loss,
   own.report->snapshot_seconds = since(began);
   own.pace.reset();
   own.writing = true;
-  own.thread = std::thread([&own, save = std::move(save)] {
+  Result<std::thread> writer = start_thread("writing a checkpoint", [&own, save = std::move(save)] {
     own.status = own.write(save);
     own.writing = false;
   });
-  return {};
+  if (writer) {
+    own.thread = *std::move(writer);
+    return {};
+  }
+  own.writing = false;
+  own.report.reset();
+  return writer.status().with_context(fmt::format("checkpoint of step {}", step));
 }
 
 bool CheckpointWriter::busy() const { return state_->writing; }

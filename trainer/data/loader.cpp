@@ -12,6 +12,7 @@
 #include "base/arithmetic.hpp"
 #include "base/mutex.hpp"
 #include "base/text/json.hpp"
+#include "trainer/base/start_thread.hpp"
 
 namespace sennit::trainer {
 
@@ -88,12 +89,15 @@ struct Loader::State {
     }
   }
 
-  void start() {
+  Status start() {
     {
       const MutexLock lock(mutex);
       stop = false;
     }
-    thread = std::thread([this, at = place] { read_ahead(at); });
+    Result<std::thread> reader =
+        start_thread("reading batches ahead", [this, at = place] { read_ahead(at); });
+    if (reader) thread = *std::move(reader);
+    return reader.status();
   }
 
   void finish() {
@@ -132,7 +136,7 @@ Result<std::unique_ptr<Loader>> Loader::open(std::shared_ptr<const Dataset> data
                     data->tokens(options.split), options.length));
   state.data = std::move(data);
   state.options = options;
-  state.start();
+  SENNIT_RETURN_IF_ERROR(state.start());
   return loader;
 }
 
@@ -179,8 +183,7 @@ Status Loader::restore(const nlohmann::json& position) {
           key, json_to_text(position.value(key, nlohmann::json())), json_to_text(value)));
   state_->finish();
   state_->place = *sample;
-  state_->start();
-  return {};
+  return state_->start();
 }
 
 }  // namespace sennit::trainer

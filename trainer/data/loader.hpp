@@ -71,7 +71,7 @@ struct Batch {
 // waits only where that is slower. It keeps the Dataset.
 class Loader {
  public:
-  // Errors: too few tokens for one sequence; ranks that do not divide the batch.
+  // Errors: too few tokens for one sequence; ranks that do not divide the batch; no thread left.
   static Result<std::unique_ptr<Loader>> open(std::shared_ptr<const Dataset> data,
                                               const LoaderOptions& options);
   ~Loader();

@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainer/base/checksum.hpp"
+#include "trainer/base/start_thread.hpp"
 #include "trainer/data/corpus.hpp"
 #include "trainer/data/shards.hpp"
 #include "trainer/data/tokenizer.hpp"
@@ -119,10 +120,12 @@ class Tokenization {
         failed = true;
       }
     };
-    std::vector<std::thread> threads;
-    for (size_t thread = 1; thread < memories_.size(); thread++) threads.emplace_back(work, thread);
+    std::vector<std::thread> helpers =
+        start_helpers("reading and tokenizing", report_.threads,
+                      [&](int thread) { work(static_cast<size_t>(thread)); });
+    report_.threads = 1 + static_cast<int>(helpers.size());
     work(0);
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread& helper : helpers) helper.join();
     return failed ? no_memory() : Status();
   }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <numbers>
 
 #include <fmt/core.h>
@@ -278,9 +279,20 @@ Status check_products(const TrainConfig& c) {
   return {};
 }
 
-// As the optimiser has them, in f32: a beta that is rounded to 1, or an epsilon of 0 beside a
-// gradient of 0, makes weights that are no numbers.
+// As the optimiser has them, in f32: a rate beyond it, a beta that is rounded to 1, or an epsilon
+// of 0 beside a gradient of 0, makes weights that are no numbers. A clip of 0 is no limit.
 Status check_adamw(const TrainConfig& c) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  for (const auto& [option, value] : {std::pair("--learning-rate", c.learning_rate),
+                                      {"--least-learning-rate", c.least_learning_rate},
+                                      {"--weight-decay", c.weight_decay},
+                                      {"--epsilon", c.epsilon},
+                                      {"--clip", c.clip}})
+    if (value > kMost)
+      return invalid(
+          fmt::format("{} {}: it must be {:.2g} or less, as f32 has it", option, value, kMost));
+  if (c.clip > 0 && static_cast<float>(c.clip) <= 0)
+    return invalid(fmt::format("--clip {}: rounded to f32 it is 0, which is no limit", c.clip));
   if (static_cast<float>(c.beta1) >= 1 || static_cast<float>(c.beta2) >= 1)
     return invalid(fmt::format("--beta1 {} --beta2 {}: both must be below 1, also rounded to f32",
                                c.beta1, c.beta2));

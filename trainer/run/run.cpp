@@ -50,7 +50,9 @@ class TrainingRun {
   std::string done_already() const;
   Status evaluate_if_due(bool last, StepRecord* record, bool* save_now);
   Status stop_before(const Status& fault, const nlohmann::json& place);
+  Status finite_state();
   Status held_out_loss(double* loss);
+  Status save_finite_state();
   Status save(const nlohmann::json& place);
   Status report_saves();
   Status finish_saves();
@@ -310,22 +312,32 @@ Status TrainingRun::step() {
   SENNIT_RETURN_IF_ERROR(evaluate_if_due(last, &record, &save_now));
   if (log_)
     log_->add(record, step_ % config_.log_every == 0 || last || record.held_out || step_ == 1);
-  if (writer_ && save_now) return save(loader_->position());
+  if (writer_ && save_now) return save_finite_state();
   return report_saves();
+}
+
+// Weights and optimiser. An update may overflow though its gradient does not.
+Status TrainingRun::finite_state() {
+  double broken = 0;
+  for (const State state : {State::master, State::first_moment, State::second_moment})
+    if (!trainer_->parameters().first_not_finite(state).empty()) broken = 1;
+  SENNIT_RETURN_IF_ERROR(agree(&broken, 1));
+  if (broken == 0) return {};
+  not_finite_ = true;
+  return {SENNIT_ABORTED,
+          fmt::format("the state after step {} is not finite, and not saved", step_)};
 }
 
 // Where a loss or gradient is not finite, weights and optimiser are those of before the step: they
 // are saved, at the place of the batch that was not learned from, if they are finite themselves.
 Status TrainingRun::stop_before(const Status& fault, const nlohmann::json& place) {
   if (traffic_->failed()) return fault;
-  double broken = 0;
-  for (const State state : {State::master, State::first_moment, State::second_moment})
-    if (!trainer_->parameters().first_not_finite(state).empty()) broken = 1;
-  SENNIT_RETURN_IF_ERROR(agree(&broken, 1));
   not_finite_ = true;
+  const Status finite = finite_state();
+  if (traffic_->failed()) return finite;
   std::string what;
-  if (broken != 0) {
-    what = fmt::format("; the state after step {} is not finite already, and not saved", step_);
+  if (!finite.ok()) {
+    what = "; " + finite.text();
   } else if (writer_ && step_ > 0) {
     Status saved = one_answer(save(place), *trainer_->mesh().job);
     if (saved.ok()) saved = finish_saves();
@@ -351,6 +363,16 @@ Status TrainingRun::held_out_loss(double* loss) {
   }
   *loss = sum.targets > 0 ? sum.loss / sum.targets : 0;
   return batches < pass ? held_out_->restore(start) : Status();
+}
+
+// Not what no run can go on from: a checkpoint that is whole would make room for it.
+Status TrainingRun::save_finite_state() {
+  if (saved_step_ == step_) return {};
+  const Status finite = finite_state();
+  if (finite.ok()) return save(loader_->position());
+  if (traffic_->failed()) return finite;
+  ended_ = finite.text();
+  return {finite.kind(), speaks() ? ended_ : ""};
 }
 
 Status TrainingRun::save(const nlohmann::json& place) {
@@ -414,7 +436,7 @@ Status TrainingRun::train() {
     SENNIT_RETURN_IF_ERROR(step());
     if (!out_of_patience()) continue;
     if (speaks()) fmt::print("no better held-out loss {} times: stopped\n", config_.patience);
-    if (writer_) SENNIT_RETURN_IF_ERROR(save(loader_->position()));
+    if (writer_) SENNIT_RETURN_IF_ERROR(save_finite_state());
   }
   if (stopped_by_ != 0)
     ended_ = fmt::format("stopped after step {}: {}", step_, strsignal(stopped_by_));

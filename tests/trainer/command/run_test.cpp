@@ -317,6 +317,24 @@ TEST_F(TrainerRun, WhatIsNotFiniteCostsNoStepBeforeIt) {
   }
 }
 
+// Loss and gradient are finite, and the rate too: what it moves the weights by is not.
+TEST_F(TrainerRun, AnUpdateThatOverflowsCostsNoCheckpoint) {
+  for (const char* const mesh : {"", "--local 2 --zero 1"}) {
+    SCOPED_TRACE(mesh);
+    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
+    run_of("saved", mesh);
+    const Outcome broken =
+        run(fmt::format("--steps 4 --learning-rate 3e38 --least-learning-rate 3e38 --keep-last 1 "
+                        "--checkpoint-dir {} --report-dir {} {}",
+                        folder_ / "saved", folder_ / "report", mesh));
+    EXPECT_EQ(broken.status, 1) << broken.output;
+    EXPECT_TRUE(has(broken, "sennit train: the state after step 4 is not finite, and not saved\n"))
+        << broken.output;
+    EXPECT_TRUE(fs::exists(folder_ / "report/report.html"));
+    EXPECT_EQ(shown(folder_ / "saved"), "step-00000001 step-00000002 step-00000003 ");
+  }
+}
+
 // The disk takes no checkpoint any more: what was not finite is said all the same.
 TEST_F(TrainerRun, NothingIsCalledSavedThatIsNot) {
   for (const char* const mesh : {"", "--local 2 --zero 1"}) {

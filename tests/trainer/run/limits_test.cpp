@@ -114,6 +114,20 @@ TEST(TrainerLimits, WhatTheOptimiserRoundsTo0Or1IsRefused) {
         << betas << ": " << error;
   }
   EXPECT_EQ(error_with(R"("beta1": 0, "beta2": 0.9999999)"), "");
+  EXPECT_EQ(error_with(R"("clip": 1e-60)"),
+            "--clip 1e-60: rounded to f32 it is 0, which is no limit");
+  EXPECT_EQ(error_with(R"("clip": 1e-30)"), "");
+  EXPECT_EQ(error_with(R"("clip": 0)"), "");
+}
+
+TEST(TrainerLimits, WhatIsBeyondTheOptimisersNumbersIsRefused) {
+  for (const char* const key : {"learning_rate", "least_learning_rate", "weight_decay", "epsilon"})
+    for (const char* const value : {"1e39", "1e308"}) {
+      const std::string error = error_with(fmt::format("\"{}\": {}", key, value));
+      EXPECT_NE(error.find(": it must be 3.4e+38 or less, as f32 has it"), std::string::npos)
+          << key << " " << value << ": " << error;
+    }
+  EXPECT_EQ(error_with(R"("learning_rate": 3e38)"), "");
 }
 
 std::string model_error(const std::string& changed) {

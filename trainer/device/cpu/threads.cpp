@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "trainer/base/local_ranks.hpp"
+#include "trainer/base/start_thread.hpp"
 
 namespace sennit::trainer {
 namespace {
@@ -45,8 +46,7 @@ CpuThreads::CpuThreads(int threads) {
   sigfillset(&all);
   for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (int thread = 1; thread < threads; thread++)
-    workers_.emplace_back([this, thread] { serve(thread); });
+  workers_ = start_helpers("computing", threads, [this](int thread) { serve(thread); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 

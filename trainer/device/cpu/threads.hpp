@@ -18,7 +18,8 @@ namespace sennit::trainer {
 
 class CpuThreads {
  public:
-  explicit CpuThreads(int threads);  // 0: one per core that this process may run on
+  // 0: one per core that this process may run on. Fewer where the system has no more left.
+  explicit CpuThreads(int threads);
   ~CpuThreads();
   CpuThreads(const CpuThreads&) = delete;
   CpuThreads& operator=(const CpuThreads&) = delete;
