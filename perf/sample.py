@@ -12,7 +12,7 @@ predicted. Small all-reduces, 8 B to 512 KiB, are timed in turns with a peer, wh
 which it is quickest counts. Cells of a peer that is not installed are left out (./run peers gets MPICH and Open MPI 5).
 
 FILE keeps a line of JSON a cell: a run that is begun again goes on, and measures nothing twice. On a machine that does nothing else. Needs what
-`sennit emulate` needs: to be root, and network namespaces.
+`sennit emulate` needs.
 """
 
 import argparse
