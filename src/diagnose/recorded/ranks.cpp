@@ -129,25 +129,27 @@ std::vector<double> by_stretch(const std::vector<double>& by_call) {
   return means;
 }
 
-// By rank: more than the median rank's mean in each stretch. Call by call, where ranks come late by
-// turns, all of them would have means above it.
-std::vector<std::vector<double>> excess_by_stretch(const Gaps& gaps) {
-  std::vector<std::vector<double>> excess;
-  for (const std::vector<double>& alone_ns : gaps.alone_ns) excess.push_back(by_stretch(alone_ns));
-  for (size_t stretch = 0; stretch < excess.front().size(); stretch++) {
+// By rank, and then by call or by stretch: what each has more than the median rank there. Means of
+// calls' excess would not do: where ranks come late by turns, all of them would have some.
+std::vector<std::vector<double>> over_median_rank(std::vector<std::vector<double>> by_rank) {
+  for (size_t at = 0; at < by_rank.front().size(); at++) {
     std::vector<double> all;
-    for (const std::vector<double>& of_rank : excess) all.push_back(of_rank[stretch]);
+    for (const std::vector<double>& of_rank : by_rank) all.push_back(of_rank[at]);
     const double usual = median(std::move(all));
-    for (std::vector<double>& of_rank : excess) of_rank[stretch] -= usual;
+    for (std::vector<double>& of_rank : by_rank) of_rank[at] -= usual;
   }
-  return excess;
+  return by_rank;
 }
 
-// What most of them reach, all but a quarter. Chance has one rank above the others in half of the
-// stretches, and hardly in that many.
-double reached_by_most(std::vector<double> values) {
-  constexpr size_t kPart = 4;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / kPart);
+std::vector<double> medians(const std::vector<std::vector<double>>& by_rank) {
+  std::vector<double> all;
+  for (const std::vector<double>& of_rank : by_rank) all.push_back(median(of_rank));
+  return all;
+}
+
+// What all but so many quarters of them reach.
+double reached_by_all_but(size_t quarters, std::vector<double> values) {
+  const auto at = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) * quarters / 4);
   std::nth_element(values.begin(), at, values.end());
   return *at;
 }
@@ -160,19 +162,30 @@ std::optional<LateRanks> find_late(uint32_t comm, const std::vector<OfRank>& ran
   LateRanks slow;
   slow.comm = comm;
   slow.calls = gaps.period_ns.size();
-  const std::vector<std::vector<double>> excess = excess_by_stretch(gaps);
-  std::vector<double> late_ns;
-  for (const std::vector<double>& of_rank : excess) late_ns.push_back(median(of_rank));
-  const double least = std::max(least_cost * period, chance_above(late_ns));
+  std::vector<std::vector<double>> means;
+  for (const std::vector<double>& alone_ns : gaps.alone_ns) means.push_back(by_stretch(alone_ns));
+  const std::vector<std::vector<double>> stretches = over_median_rank(std::move(means));
+  const std::vector<double> in_calls = medians(over_median_rank(gaps.alone_ns));
+  const std::vector<double> in_stretches = medians(stretches);
+  const double least_ns = least_cost * period;
+  const double least_in_calls = std::max(least_ns, chance_above(in_calls));
+  const double least_in_stretches = std::max(least_ns, chance_above(in_stretches));
   for (size_t r = 0; r < ranks.size(); r++) {
     const int rank = ranks[r].rank;
-    if (reached_by_most(excess[r]) < least) continue;
+    // Chance has one rank above the others in half of the stretches, and hardly in three quarters.
+    const bool often = reached_by_all_but(1, stretches[r]) >= least_in_stretches;
+    // It may be late only of late. Of two ranks that are by turns each is in half of the calls, and
+    // in no stretch.
+    const bool of_late =
+        in_calls[r] >= least_in_calls && reached_by_all_but(3, stretches[r]) >= least_ns;
+    if (!often && !of_late) continue;
     if (std::binary_search(passed_over.begin(), passed_over.end(), rank)) continue;
     slow.ranks.push_back(rank);
-    if (late_ns[r] < slow.late_ns) continue;
-    slow.late_ns = late_ns[r];
+    const double late_ns = std::max(in_calls[r], in_stretches[r]);
+    if (late_ns < slow.late_ns) continue;
+    slow.late_ns = late_ns;
     slow.latest = rank;
-    slow.latest_late_ns = excess[r];
+    slow.latest_late_ns = stretches[r];
   }
   slow.cost = period > 0 ? slow.late_ns / period : 0;
   // Where half of them are late, it is the others that are early.

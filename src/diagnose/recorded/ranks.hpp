@@ -15,7 +15,7 @@ namespace sennit::diagnose {
 // Ranks that come late, and what it costs.
 struct LateRanks {
   std::vector<int> ranks;  // world ranks, ascending
-  double late_ns = 0;      // more than the median rank, by the mean of the median stretch of calls
+  double late_ns = 0;      // more than the median rank, in the median call or stretch of calls
   double cost = 0;         // part of the time from call to call that is lost to it
   uint32_t comm = 0;
   size_t calls = 0;                    // that they were judged by

@@ -56,6 +56,15 @@ TEST(LateRanks, ToEveryThirdCall) {
   EXPECT_NEAR(found->late_ns, 2.0 / 3 * kMs, 0.1 * kMs);
 }
 
+// What went well before is recorded as well.
+TEST(LateRanks, SinceTheMiddleOfTheRecording) {
+  const auto found =
+      late(4, 64, [](int rank, uint32_t call) { return rank == 1 && call > 30 ? 3 * kMs : kMs; });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->ranks, std::vector<int>{1});
+  EXPECT_NEAR(found->late_ns, 2.0 * kMs, 0.1 * kMs);
+}
+
 TEST(LateRanks, OnceOrTwiceIsNothing) {
   EXPECT_FALSE(late(4, 72, [](int rank, uint32_t call) {
     return rank == 1 && call % 30 == 7 ? 100 * kMs : kMs;
