@@ -318,7 +318,8 @@ TEST(Tiered, WhatRadixTwoCannotCutEvenlyIsOneStage) {
 // is in proportion to them: by their square this would not end within minutes.
 TEST(Tiered, ManyPeersAreNoSquareOfWork) {
   const TierTree tree = synthetic_tree("racks=2,524286").value();
-  const auto blueprint = tiered().prepare(tree, request_of(Collective::reduce, 1 << 18), {});
+  const Request request = request_of(Collective::reduce, 1 << 18);
+  const auto blueprint = tiered().prepare(tree, request, {});
   const Program program = blueprint->program(0);
   EXPECT_EQ(std::ranges::count(program.steps, StepKind::recv, &Step::kind), tree.ranks() - 1);
 }
