@@ -93,7 +93,8 @@ void SmallCollectives::tick() {
 
 // Rank 0: why not all will come; ok: they may.
 Status SmallCollectives::trouble(uint32_t number, const Gathering& gathering) const {
-  if (!census_.left.empty()) return has_left();
+  // Where a rank has died others leave for that, and that is what all are told.
+  if (!census_.left.empty()) return callers_.failure();
   if (self_.now_ms < gathering.first_ms + self_.options.arrival_timeout_ms) return {};
   std::set<int> missing;
   for (int r = 0; r < self_.size; r++)

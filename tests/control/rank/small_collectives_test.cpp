@@ -119,6 +119,17 @@ TEST(Gathering, EndsWhenOneLeaves) {
   }
 }
 
+// Whose start has failed for that leaves, and it is not for its leaving that the others' fail.
+TEST(Gathering, WhereOneDiedThatIsSaidThoughOthersHaveLeft) {
+  One root(0, 4);
+  root.collectives.on_gather(gather(7, {1, 2}));
+  root.callers.fail({SENNIT_PEER_FAILED, "rank 3 died"});
+  root.census.left = {1};
+  root.after(0);
+  EXPECT_EQ(root.sender.take_down<CollectiveOff>().at(0).status.text(), "rank 3 died");
+  EXPECT_EQ(root.result(7).status().text(), "rank 3 died");
+}
+
 // Rank 0, or another one that had waited for it too long.
 TEST(Results, DoNotComeWhenSomebodyHasLeft) {
   for (const int leaver : {0, 2}) {
