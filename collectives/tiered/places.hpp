@@ -6,7 +6,6 @@
 #pragma once
 
 #include <algorithm>
-#include <compare>
 #include <cstdint>
 #include <vector>
 
@@ -15,7 +14,10 @@ namespace sennit::tiered {
 // Places [begin, end): block * kUnits + unit.
 struct Interval {
   uint64_t begin = 0, end = 0;
-  auto operator<=>(const Interval&) const = default;
+  bool operator==(const Interval&) const = default;
+  bool operator<(const Interval& other) const {
+    return begin != other.begin ? begin < other.begin : end < other.end;
+  }
 };
 
 using Places = std::vector<Interval>;  // ascending and disjoint, neighbours joined

@@ -104,7 +104,7 @@ std::vector<FanOut> fan_outs(const TierTree& tree) {
   for (const Group& g : tree.groups)
     if (const FanOut f{g.tier, g.children}; f.children > 0 && (all.empty() || all.back() != f))
       all.push_back(f);
-  std::ranges::sort(all);
+  std::sort(all.begin(), all.end());
   all.erase(std::unique(all.begin(), all.end()), all.end());
   return all;
 }

@@ -23,7 +23,10 @@ namespace sennit::tiered {
 struct FanOut {
   uint8_t tier = 0;
   int32_t children = 0;
-  auto operator<=>(const FanOut&) const = default;
+  bool operator==(const FanOut&) const = default;
+  bool operator<(const FanOut& other) const {
+    return tier != other.tier ? tier < other.tier : children < other.children;
+  }
 };
 std::vector<FanOut> fan_outs(const TierTree& tree);  // each once, ascending
 

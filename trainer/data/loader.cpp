@@ -96,8 +96,9 @@ struct Loader::State {
     }
     Result<std::thread> reader =
         start_thread("reading batches ahead", [this, at = place] { read_ahead(at); });
-    if (reader) thread = *std::move(reader);
-    return reader.status();
+    if (!reader) return reader.status();
+    thread = *std::move(reader);
+    return {};
   }
 
   void finish() {

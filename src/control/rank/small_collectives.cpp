@@ -30,8 +30,9 @@ void SmallCollectives::broadcast(uint32_t number, const Blob& blob) {
 void SmallCollectives::on_gather(Gather message) {
   if (failed_.count(message.number)) return;  // too late
   Gathering& gathering = gatherings_[message.number];
-  for (auto& [rank, blob] : message.blobs)
-    if (gathering.have.insert(rank).second) gathering.fresh[rank] = std::move(blob);
+  for (auto& from : message.blobs)
+    if (gathering.have.insert(from.first).second)
+      gathering.fresh[from.first] = std::move(from.second);
   advance(message.number, gathering);
 }
 
