@@ -76,6 +76,8 @@ inline void expect_same_set(const std::vector<std::optional<std::string>>& repor
   for (size_t r = 0; r < reports.size(); r++) {
     if (killed.count(static_cast<int>(r))) continue;
     const std::string& report = *reports[r];
+    // Who comes when rank 0 has given up finds nobody there.
+    if (report.find("init failed: cannot reach rank 0") != std::string::npos) continue;
     const std::set<int> named = named_dead(report);
     ASSERT_FALSE(named.empty()) << all;
     ASSERT_TRUE(std::includes(killed.begin(), killed.end(), named.begin(), named.end())) << all;
