@@ -16,7 +16,7 @@
 #include <fmt/ranges.h>
 
 #include "plan/planner.hpp"
-#include "simulate/simulate.hpp"
+#include "tests/support/choice_by_simulation.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
 #include "topology/source.hpp"
@@ -24,17 +24,7 @@
 namespace sennit {
 namespace {
 
-Request request_of(Collective collective, uint64_t bytes, int ranks) {
-  Request request;
-  request.collective = collective;
-  request.count = bytes / type_bytes(request.type);
-  const bool one_vector = collective == Collective::all_reduce ||
-                          collective == Collective::broadcast || collective == Collective::reduce;
-  if (!one_vector)
-    request.count = std::max<uint64_t>(1, request.count / static_cast<uint64_t>(ranks));
-  request.in_place = collective == Collective::broadcast;
-  return request;
-}
+using sennit_test::request_of;
 
 // Racks of 1 to 5 hosts.
 std::string unlike_racks(std::mt19937_64& random) {
@@ -43,24 +33,6 @@ std::string unlike_racks(std::mt19937_64& random) {
   if (std::ranges::count(hosts, hosts[0]) == std::ssize(hosts)) hosts[0]++;
   return fmt::format("racks={};nic=1GB/s;oversubscription={}.{};latency=5us", fmt::join(hosts, ","),
                      1 + random() % 6, random() % 10);
-}
-
-// How many times longer than the fastest candidate the plan takes, all by the simulator.
-double behind(const TierTree& tree, const Request& request, const PlanOptions& options) {
-  const Result<Plan> plan = make_plan(request, tree, options);
-  EXPECT_TRUE(plan.ok()) << plan.status().text();
-  SimulateOptions how;
-  how.cost = options.cost;
-  uint64_t chosen_ns = 0, best_ns = ~uint64_t{0};
-  for (size_t i = 0; i < plan->candidates.size(); i++) {
-    Plan candidate = *plan;
-    choose(request, tree, i, &candidate);
-    const Result<SimulatedTime> simulated = simulate(tree, request, candidate, how);
-    EXPECT_TRUE(simulated.ok()) << simulated.status().text();
-    if (i == 0) chosen_ns = simulated->time_ns;
-    best_ns = std::min(best_ns, simulated->time_ns);
-  }
-  return static_cast<double>(chosen_ns) / static_cast<double>(best_ns);
 }
 
 TEST(BySimulation, OfSmallCallsOnUnlikeGroupsTheChoiceIsTheFastest) {
@@ -73,8 +45,8 @@ TEST(BySimulation, OfSmallCallsOnUnlikeGroupsTheChoiceIsTheFastest) {
     const TierTree tree = *synthetic_tree(fabric);
     for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
       for (const uint64_t bytes : {256, 4 << 10, 32 << 10}) {
-        const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks());
-        all.push_back(behind(tree, request, options));
+        const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks(), 0);
+        all.push_back(sennit_test::judge_choice(tree, request, options).behind);
         EXPECT_LE(all.back(), 1.5) << fabric << ": " << name(request.collective) << " of " << bytes;
       }
   }
@@ -90,7 +62,7 @@ TEST(BySimulation, OfSmallCallsOnUnlikeGroupsTheChoiceIsTheFastest) {
 
 bool is_closed_form(const std::string& fabric, uint64_t bytes, const PlanOptions& options) {
   const TierTree tree = *synthetic_tree(fabric);
-  const Request request = request_of(Collective::all_reduce, bytes, tree.ranks());
+  const Request request = request_of(Collective::all_reduce, bytes, tree.ranks(), 0);
   const Result<Plan> plan = make_plan(request, tree, options);
   EXPECT_TRUE(plan.ok()) << plan.status().text();
   return std::ranges::all_of(plan->candidates, [&](const Candidate& one) {
@@ -118,7 +90,7 @@ TEST(BySimulation, AGoodputIsThatOfNarrowerLinks) {
   options.cost.goodput_permille = 300;
   for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
     for (const uint64_t bytes : {4 << 10, 128 << 10, 1 << 20, 8 << 20}) {
-      const Request request = request_of(static_cast<Collective>(c), bytes, wide.ranks());
+      const Request request = request_of(static_cast<Collective>(c), bytes, wide.ranks(), 0);
       const Result<Plan> slowed = make_plan(request, wide, options);
       const Result<Plan> plain = make_plan(request, narrow, {});
       ASSERT_TRUE(slowed.ok() && plain.ok());
@@ -134,7 +106,7 @@ TEST(BySimulation, AGoodputIsThatOfNarrowerLinks) {
 TEST(BySimulation, InPlaceOrNotThePlanIsTheSame) {
   const TierTree tree = *synthetic_tree("racks=1,2,3,2;nic=1GB/s;oversubscription=5");
   for (int c = 0; c < static_cast<int>(Collective::barrier); c++) {
-    Request request = request_of(static_cast<Collective>(c), 16 << 10, tree.ranks());
+    Request request = request_of(static_cast<Collective>(c), 16 << 10, tree.ranks(), 0);
     request.in_place = true;
     const Result<Plan> in_place = make_plan(request, tree, {});
     request.in_place = false;

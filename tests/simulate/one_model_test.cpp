@@ -15,6 +15,7 @@
 #include "plan/planner.hpp"
 #include "schedule/layout.hpp"
 #include "simulate/simulate.hpp"
+#include "tests/support/choice_by_simulation.hpp"
 #include "tests/support/random_trees.hpp"
 #include "tests/support/seed.hpp"
 #include "tests/support/trials.hpp"
@@ -22,6 +23,8 @@
 
 namespace sennit {
 namespace {
+
+using sennit_test::request_of;
 
 // Any shape; a group's boundary is 1 to 7 times narrower than its ranks' NICs together.
 TierTree oversubscribed(std::mt19937_64& random, int ranks) {
@@ -67,19 +70,6 @@ TEST(OneModel, ClosedFormAndSimulatorAgreeOnWhatGoesStraight) {
           << tree.to_text();
     }
   }
-}
-
-// Of `bytes` in all, for whichever collective.
-Request request_of(Collective collective, uint64_t bytes, int ranks, int root) {
-  Request request;
-  request.collective = collective;
-  request.count = bytes / type_bytes(request.type);
-  const bool one_vector = collective == Collective::all_reduce ||
-                          collective == Collective::broadcast || collective == Collective::reduce;
-  if (!one_vector) request.count /= static_cast<uint64_t>(ranks);
-  if (has_root(collective)) request.root = root % ranks;
-  request.in_place = collective == Collective::broadcast;  // as programs mostly call it
-  return request;
 }
 
 uint64_t busiest_reads(const TierTree& tree, const Request& request, const Blueprint& blueprint) {
@@ -188,11 +178,9 @@ TEST(OneModel, AskingAddsTheSameInBoth) {
 // candidates would be, on hosts whose adapters send without the kernel. Those far behind by the
 // closed form are not simulated.
 TEST(OneModel, TheChoiceIsNearlyTheFastestBySimulation) {
-  constexpr uint64_t kFarBehind = 3;
+  constexpr double kFarBehind = 3;
   PlanOptions options;
   options.cost.post_ns = kRdmaPostNs;
-  SimulateOptions simulation;
-  simulation.cost = options.cost;
   std::vector<double> slower;
   for (const char* fabric :
        {"racks=8x4;nic=25GB/s;oversubscription=2;wire=infiniband",
@@ -203,21 +191,11 @@ TEST(OneModel, TheChoiceIsNearlyTheFastestBySimulation) {
     for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
       for (const uint64_t bytes : {512u, 32u << 10, 2u << 20}) {
         const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks(), 0);
-        const Result<Plan> plan = make_plan(request, tree, options);
-        ASSERT_TRUE(plan.ok()) << plan.status().text();
-        uint64_t chosen_ns = 0, best_ns = ~uint64_t{0};
-        for (size_t i = 0; i < plan->candidates.size(); i++) {
-          if (plan->candidates[i].predicted_ns > kFarBehind * plan->predicted_ns) continue;
-          Plan candidate = *plan;
-          choose(request, tree, i, &candidate);
-          const Result<SimulatedTime> simulated = simulate(tree, request, candidate, simulation);
-          ASSERT_TRUE(simulated.ok()) << simulated.status().text();
-          if (i == 0) chosen_ns = simulated->time_ns;
-          best_ns = std::min(best_ns, simulated->time_ns);
-        }
-        slower.push_back(static_cast<double>(chosen_ns) / static_cast<double>(best_ns));
+        const sennit_test::JudgedChoice choice =
+            sennit_test::judge_choice(tree, request, options, kFarBehind);
+        slower.push_back(choice.behind);
         EXPECT_LE(slower.back(), 1.4) << name(request.collective) << " of " << bytes << " bytes, "
-                                      << fabric << ": " << plan->algorithm;
+                                      << fabric << ": " << choice.algorithm;
       }
   }
   const auto within = std::ranges::count_if(slower, [](double by) { return by <= 1.1; });
