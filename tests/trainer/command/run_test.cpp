@@ -39,6 +39,13 @@ class TrainerRun : public TrainCommand {
                                             every, folder_ / name, options));
     ASSERT_EQ(outcome.status, 0) << outcome.output;
   }
+  // A run that saves into "saved" and reports into "report", where a finished one was before.
+  Outcome run_on(const std::string& mesh, const std::string& options) {
+    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
+    run_of("saved", mesh);
+    return run(fmt::format("{} --checkpoint-dir {} --report-dir {} {}", options, folder_ / "saved",
+                           folder_ / "report", mesh));
+  }
   // The names in a folder that are not hidden.
   std::string shown(const std::string& folder) const {
     std::string names;
@@ -294,13 +301,9 @@ TEST_F(TrainerRun, ASecondSignalEndsAProcessAtOnce) {
 TEST_F(TrainerRun, WhatIsNotFiniteCostsNoStepBeforeIt) {
   for (const char* const mesh : {"", "--local 2 --zero 1"}) {
     SCOPED_TRACE(mesh);
-    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
-    run_of("saved", mesh);
     // Weights as large as this are finite; their products are not.
     const Outcome broken =
-        run(fmt::format("--steps 9 --learning-rate 1e18 --least-learning-rate 1e18 "
-                        "--checkpoint-dir {} --report-dir {} {}",
-                        folder_ / "saved", folder_ / "report", mesh));
+        run_on(mesh, "--steps 9 --learning-rate 1e18 --least-learning-rate 1e18");
     EXPECT_EQ(broken.status, 1) << broken.output;
     EXPECT_TRUE(has(broken, "sennit train: step 5: the loss is ")) << broken.output;
     EXPECT_TRUE(has(broken, "the first tensor that is not finite is ")) << broken.output;
@@ -321,12 +324,8 @@ TEST_F(TrainerRun, WhatIsNotFiniteCostsNoStepBeforeIt) {
 TEST_F(TrainerRun, AnUpdateThatOverflowsCostsNoCheckpoint) {
   for (const char* const mesh : {"", "--local 2 --zero 1"}) {
     SCOPED_TRACE(mesh);
-    for (const char* const name : {"saved", "report"}) fs::remove_all(folder_ / name);
-    run_of("saved", mesh);
     const Outcome broken =
-        run(fmt::format("--steps 4 --learning-rate 3e38 --least-learning-rate 3e38 --keep-last 1 "
-                        "--checkpoint-dir {} --report-dir {} {}",
-                        folder_ / "saved", folder_ / "report", mesh));
+        run_on(mesh, "--steps 4 --learning-rate 3e38 --least-learning-rate 3e38 --keep-last 1");
     EXPECT_EQ(broken.status, 1) << broken.output;
     EXPECT_TRUE(has(broken, "sennit train: the state after step 4 is not finite, and not saved\n"))
         << broken.output;
