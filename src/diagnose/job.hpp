@@ -47,6 +47,9 @@ struct RankRecording {
   std::vector<Pause> pauses;  // the latest times
   // How much of the cores it asked for lately while it was in no call; nothing: not known.
   std::optional<double> cores_between;
+
+  // As it is read: a copy is of a moment that is over.
+  bool runs() const { return state == RankState::running && !copied; }
 };
 
 // The files of one job put together.

@@ -80,7 +80,7 @@ std::string counted(const JobRecording& job) {
   int running = 0, ended = 0, gone = 0, copied = 0;
   uint64_t as_of_ns = 0;
   for (const RankRecording& rank : job.ranks) {
-    running += rank.state == RankState::running && !rank.copied;
+    running += rank.runs();
     ended += rank.state == RankState::ended;
     gone += rank.state == RankState::gone;
     copied += rank.copied;

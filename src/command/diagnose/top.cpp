@@ -219,9 +219,8 @@ int run(const Options& options) {
     if (terminal && !options.once) fmt::print("\033[H\033[J");
     fmt::print("{}", frame(*job));
     std::fflush(stdout);
-    const bool runs = std::any_of(job->ranks.begin(), job->ranks.end(), [](const auto& rank) {
-      return rank.state == diagnose::RankState::running && !rank.copied;
-    });
+    const bool runs = std::any_of(job->ranks.begin(), job->ranks.end(),
+                                  [](const auto& rank) { return rank.runs(); });
     if (options.once || !runs) return 0;
     std::this_thread::sleep_for(std::chrono::seconds(1));
   }

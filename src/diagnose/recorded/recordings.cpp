@@ -177,13 +177,11 @@ void collect(const RecordingSearch& search, Collected* collected) {
   }
 }
 
-bool runs(const RankRecording& rank) { return rank.state == RankState::running && !rank.copied; }
-
 // Numbers alone look alike.
 std::string described(uint64_t job, const std::map<int, RankRecording>& ranks) {
   constexpr uint64_t kNsPerS = 1'000'000'000;
   int running = 0;
-  for (const auto& [rank, recording] : ranks) running += runs(recording);
+  for (const auto& [rank, recording] : ranks) running += recording.runs();
   const RankRecording& first = ranks.begin()->second;
   return fmt::format("{:016x} ({} of {} ranks here, {} running; rank {} on {} since {})", job,
                      ranks.size(), first.size, running, first.rank, first.host,
@@ -214,7 +212,7 @@ Result<uint64_t> choose(const RecordingSearch& search, const Jobs& jobs) {
   for (const auto& [job, ranks] : jobs) {
     all += "\n  " + described(job, ranks);
     for (const auto& [rank, recording] : ranks)
-      if (runs(recording) && (running.empty() || running.back() != job)) running.push_back(job);
+      if (recording.runs() && (running.empty() || running.back() != job)) running.push_back(job);
   }
   if (search.job) {
     if (jobs.contains(*search.job)) return *search.job;
