@@ -64,9 +64,11 @@ typedef enum sennit_status_t {
   SENNIT_OK = 0,
   /* not an error: the work has not completed */
   SENNIT_IN_PROGRESS = 1,
-  /* call: an argument is off; nothing was started, the communicator is intact */
+  /* call: an argument is off; nothing was started, the communicator is intact, and the call can be
+   * put right: it fails once other ranks have missed it for some seconds */
   SENNIT_INVALID_ARGUMENT = 2,
-  /* communicator: ranks called different collectives, counts, types, ops or roots */
+  /* communicator: ranks called different collectives, counts, types, ops or roots, or one's
+   * arguments were off and it called nothing else */
   SENNIT_MISMATCH = 3,
   /* link: a connection broke while both its ranks live */
   SENNIT_LINK_FAILED = 4,
@@ -199,6 +201,11 @@ SENNIT_EXPORT sennit_status_t sennit_comm_finalize(sennit_comm_t comm);
 SENNIT_EXPORT sennit_status_t sennit_comm_destroy(sennit_comm_t comm);
 /* Any thread. Fails all work on all ranks with SENNIT_ABORTED and returns within a bounded time. */
 SENNIT_EXPORT sennit_status_t sennit_comm_abort(sennit_comm_t comm);
+/* For libraries that stand in front of this one: this rank's next call on comm, or what it was to
+ * make out of comm, was off, and is not made. Where other ranks wait for it, and this one makes
+ * none in its place for some seconds, they get SENNIT_MISMATCH with this rank and `why`, as they do
+ * where it was refused here. Any thread. */
+SENNIT_EXPORT sennit_status_t sennit_comm_refuse(sennit_comm_t comm, const char* why);
 /* SENNIT_OK, or the error that the communicator failed with. Any thread. */
 SENNIT_EXPORT sennit_status_t sennit_comm_get_async_error(sennit_comm_t comm);
 /* Ranks known dead: writes up to `capacity` of them ascending, and how many there are to *count. */

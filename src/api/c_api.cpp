@@ -155,6 +155,14 @@ Status give_back(Handle* handle, Behind Handle::*behind) {
   return {};
 }
 
+// A group's calls, which are not made on this rank.
+void give_up(const std::vector<std::shared_ptr<Work>>& works, const Status& why) {
+  for (const auto& work : works) {
+    if (!work->is_message()) work->shared_communicator()->refuses(why);
+    work->give_up(why);
+  }
+}
+
 Status check_premul_sum(const sennit_op_t* op, const void* scalar, sennit_type_t type,
                         sennit_comm_t comm) {
   if (!op || !scalar || !comm) return invalid("op, scalar or comm is NULL");
@@ -329,7 +337,12 @@ sennit_status_t sennit_comm_init_local(sennit_comm_t* comms, int size,
 
 sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit_comm_t* result) {
   return guarded(comm, [&]() -> Status {
-    if (!comm || !result) return invalid("comm or result is NULL");
+    if (!comm) return invalid("comm is NULL");
+    if (!result) {
+      Status off = invalid("split: result is NULL");
+      comm->communicator->refuses(off);
+      return off;
+    }
     std::shared_ptr<Communicator> part;
     SENNIT_RETURN_IF_ERROR(comm->communicator->split(color, key, &part));
     *result = part ? new sennit_comm{std::move(part)} : nullptr;
@@ -340,8 +353,13 @@ sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, int key, sennit
 sennit_status_t sennit_comm_create_group(sennit_comm_t comm, const int ranks[], int count, int tag,
                                          sennit_comm_t* result) {
   return guarded(comm, [&]() -> Status {
-    if (count < 1) return invalid(fmt::format("create_group: {} ranks: expected 1 or more", count));
-    if (!comm || !result || !ranks) return invalid("comm, ranks or result is NULL");
+    Status off;
+    if (count < 1)
+      off = invalid(fmt::format("create_group: {} ranks: expected 1 or more", count));
+    else if (!comm || !result || !ranks)
+      off = invalid("comm, ranks or result is NULL");
+    if (comm && !off.ok()) comm->communicator->refuses_group(off);
+    SENNIT_RETURN_IF_ERROR(off);
     std::shared_ptr<Communicator> made;
     SENNIT_RETURN_IF_ERROR(comm->communicator->create_group({ranks, ranks + count}, tag, &made));
     *result = new sennit_comm{std::move(made)};
@@ -385,6 +403,16 @@ sennit_status_t sennit_comm_abort(sennit_comm_t comm) {
   return guarded(comm, [&]() -> Status {
     if (!comm) return invalid("comm is NULL");
     comm->communicator->abort();
+    return {};
+  });
+}
+
+sennit_status_t sennit_comm_refuse(sennit_comm_t comm, const char* why) {
+  return guarded(comm, [&]() -> Status {
+    if (!comm || !why) return invalid("comm or why is NULL");
+    const Status off = invalid(why);
+    comm->communicator->refuses(off);
+    comm->communicator->refuses_group(off);
     return {};
   });
 }
@@ -557,7 +585,7 @@ sennit_status_t sennit_group_end(void) {
     const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
     if (Status off = std::exchange(open.error, {}); !off.ok()) {
       off = off.with_context("none of the group's calls was made");
-      for (const auto& work : works) work->give_up(off);
+      give_up(works, off);
       return off;
     }
     // Ranks of one job, all this thread's: while it waits for one of them the others have to go on.
@@ -568,7 +596,7 @@ sennit_status_t sennit_group_end(void) {
     for (const auto& work : works)
       if (work->target().accelerator)
         if (const Status off = work->take_place(calls); !off.ok()) {
-          for (const auto& other : works) other->give_up(off);
+          give_up(works, off);
           return off;
         }
     for (const auto& work : works) work->start(several || work->target().accelerator);

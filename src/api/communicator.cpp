@@ -115,7 +115,26 @@ Communicator::~Communicator() {
 
 // ---- a call ----
 
-Result<std::unique_ptr<Work>> Communicator::prepare(const Call& given_call) {
+Result<std::unique_ptr<Work>> Communicator::prepare(const Call& call) {
+  Result<std::unique_ptr<Work>> work = prepare_work(call);
+  // Nobody who is in a collective call waits for a message.
+  if (!work && call.collective != Collective::send_recv) refuses(work.status());
+  return work;
+}
+
+void Communicator::refuses(const Status& why) {
+  if (why.kind() == SENNIT_INVALID_ARGUMENT)
+    state_.calls().refuses(CallLog::Refused::call, why.text());
+}
+
+// The channel is what those who wait ask about, and what they fail.
+void Communicator::refuses_group(const Status& why) {
+  if (why.kind() != SENNIT_INVALID_ARGUMENT) return;
+  channel();
+  state_.calls().refuses(CallLog::Refused::group, why.text());
+}
+
+Result<std::unique_ptr<Work>> Communicator::prepare_work(const Call& given_call) {
   Call call = given_call;
   const Result<StreamTarget> target = target_of(call);
   if (!target) return target.status();
@@ -208,6 +227,7 @@ void Communicator::start(Work& work, bool nonblocking) {
     work.outstanding_at_ = outstanding_.size();
     outstanding_.push_back(&work);
   }
+  if (work.call_.collective == Collective::send_recv) state_.calls().goes_on();
   if (work.execution_)
     start_execution(work, nonblocking);
   else
@@ -772,8 +792,11 @@ std::vector<std::vector<int>> groups_of(const std::vector<Choice>& choices, int 
 }  // namespace
 
 Status Communicator::split(int color, int key, std::shared_ptr<Communicator>* result) {
-  if (color < 0 && color != SENNIT_NO_COLOR)
-    return invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
+  if (color < 0 && color != SENNIT_NO_COLOR) {
+    Status off = invalid(fmt::format("color {}: expected 0 or more, or SENNIT_NO_COLOR", color));
+    refuses(off);
+    return off;
+  }
   const Registry::Making making(context_->registry());
   // One member hands out the number: not the one of another split that runs at the same time,
   // whoever makes it. Which member it is goes round, and begins beside the one that handed out this
@@ -817,8 +840,7 @@ GroupChannel& Communicator::channel() {
   return *channel_;
 }
 
-Status Communicator::create_group(const std::vector<int>& ranks, int tag,
-                                  std::shared_ptr<Communicator>* result) {
+Status Communicator::check_group(const std::vector<int>& ranks, int tag) const {
   if (tag < 0) return invalid(fmt::format("create_group: tag {}: expected 0 or more", tag));
   std::vector<bool> listed(static_cast<size_t>(size()));
   for (const int rank : ranks) {
@@ -832,6 +854,16 @@ Status Communicator::create_group(const std::vector<int>& ranks, int tag,
   if (!listed[static_cast<size_t>(rank())])
     return invalid(fmt::format(
         "create_group: rank {}, which calls it, is not in the list: only members call it", rank()));
+  return {};
+}
+
+Status Communicator::create_group(const std::vector<int>& ranks, int tag,
+                                  std::shared_ptr<Communicator>* result) {
+  if (Status off = check_group(ranks, tag); !off.ok()) {
+    // Who is not in the list is missed by nobody with the same list: programs let all ranks call.
+    if (std::find(ranks.begin(), ranks.end(), rank()) != ranks.end()) refuses_group(off);
+    return off;
+  }
   const Registry::Making making(context_->registry());
   const Result<uint32_t> id = channel().agree_on_number(ranks, tag);
   if (!id) return id.status();

@@ -54,6 +54,11 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   Result<std::unique_ptr<Work>> prepare(const Call& call) SENNIT_EXCLUDES(mutex_);
   // Prepare, start, wait, finish; on device memory it returns when the call is in its stream.
   Status run(const Call& call) SENNIT_EXCLUDES(mutex_);
+  // A call's or a split's arguments were off, or those of the making of a group, and it is not
+  // made: where other ranks wait for it, and this one makes nothing in its place for some seconds,
+  // they are told `why`. What failed otherwise is no news to them, or no fault of the call's.
+  void refuses(const Status& why);
+  void refuses_group(const Status& why) SENNIT_EXCLUDES(channel_mutex_);
   // Calls on memory that the calling thread's current device reaches go into this stream from now
   // on.
   Status set_stream(void* stream) SENNIT_EXCLUDES(mutex_);
@@ -107,6 +112,8 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
   static std::shared_ptr<Communicator> create(std::shared_ptr<Context> context,
                                               std::vector<int> members, uint32_t id, TierTree tree);
 
+  Result<std::unique_ptr<Work>> prepare_work(const Call& call) SENNIT_EXCLUDES(mutex_);
+  Status check_group(const std::vector<int>& ranks, int tag) const;
   GroupChannel& channel() SENNIT_EXCLUDES(channel_mutex_);
   // What a call is prepared to, as the plan says or as trials do.
   Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given)

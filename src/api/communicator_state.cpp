@@ -52,6 +52,7 @@ bool CommunicatorState::fail(const Status& status) {
     status_ = status;
     failed_.store(true, std::memory_order_release);
   }
+  calls_.goes_on();  // what a call was refused for is no reason why a group fails that comes after
   engine_.recording().note(encode(FailureNote{id_, now_ns(), status.text()}));
   engine_.recording().trouble();
   engine_.fail_communicator(id_, status);

@@ -55,6 +55,7 @@ class CommunicatorState {
   bool over() const { return over_; }
 
   CallLog& calls() { return calls_; }
+  const CallLog& calls() const { return calls_; }
   PlanSwitches& switches() { return switches_; }
   const PlanSwitches& switches() const { return switches_; }
   // Of that log, for the control plane.

@@ -31,7 +31,7 @@ uint64_t hash_of(const std::vector<int>& ranks) {
 
 }  // namespace
 
-GroupChannel::GroupChannel(Context& context, const CommunicatorState& of)
+GroupChannel::GroupChannel(Context& context, CommunicatorState& of)
     : context_(context),
       of_(of),
       channel_(channel_of(of.id()), of.members(), context.rank(), context.engine(),
@@ -44,8 +44,14 @@ GroupChannel::GroupChannel(Context& context, const CommunicatorState& of)
 GroupChannel::~GroupChannel() { context_.registry().remove(&channel_); }
 
 Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, int tag) {
-  const std::string text = describe(ranks, tag, of_.id());
-  const uint64_t signature = hash_of(ranks);
+  CallDescriptor making;
+  making.comm = channel_.id();
+  making.seq = static_cast<uint32_t>(tag);
+  making.signature = hash_of(ranks);
+  making.text = describe(ranks, tag, of_.id());
+  for (const int rank : ranks) making.makers.push_back(of_.world_rank(rank));
+  making.refused_before = of_.calls().makes_group();
+  const std::string& text = making.text;
   if (const Status failed = channel_.status(); !failed.ok()) {
     if (channel_.failed_ranks().empty()) return failed.with_context(text);
     return failed.with_context(
@@ -66,7 +72,7 @@ Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, in
   };
   const auto round = [&](size_t step, bool up) -> Status {
     const int rank = partner(step);
-    return rank < 0 ? Status() : exchange(up == (self < step), rank, tag, signature, text, &number);
+    return rank < 0 ? Status() : exchange(up == (self < step), rank, making, &number);
   };
   const auto up = [&]() -> Status {
     for (size_t step = last; step > 0; step /= 2) SENNIT_RETURN_IF_ERROR(round(step, true));
@@ -94,8 +100,8 @@ Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, in
   return number;
 }
 
-Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signature,
-                              const std::string& text, uint32_t* number) {
+Status GroupChannel::exchange(bool receiving, int rank, const CallDescriptor& making,
+                              uint32_t* number) {
   Request request;
   request.collective = Collective::send_recv;
   request.type = DataType::uint32;
@@ -108,8 +114,8 @@ Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signat
   else
     builder.send(request.root, builder.input({&whole, 1}), 0, true);
   const std::shared_ptr<Prepared> prepared = prepare(request, {}, builder.finish());
-  prepared->signature = signature;
-  prepared->description = text;
+  prepared->signature = making.signature;
+  prepared->description = making.text;
 
   Engine& engine = context_.engine();
   auto execution = std::make_unique<Execution>(engine, channel_.id(), world_, prepared);
@@ -118,12 +124,12 @@ Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signat
   buffers.input_layout.count = buffers.output_layout.count = buffers.wire_layout.count = 1;
   const int peer = of_.world_rank(rank);
   if (receiving)
-    engine.start_receive(*execution, mailbox_, peer, static_cast<uint32_t>(tag), false);
+    engine.start_receive(*execution, mailbox_, peer, making.seq, false);
   else
-    engine.start_send(*execution, mailbox_, peer, static_cast<uint32_t>(tag), false);
+    engine.start_send(*execution, mailbox_, peer, making.seq, false);
   // It may have failed before the start: then nobody else cancels what was just posted.
   if (channel_.failed()) engine.fail_communicator(channel_.id(), channel_.status());
-  engine.wait([&] { return execution->done(); }, -1);
+  await(*execution, making);
   Status result;
   {
     const MutexLock lock(engine.mutex());
@@ -133,6 +139,17 @@ Status GroupChannel::exchange(bool receiving, int rank, int tag, uint64_t signat
   // What all members are told, where there is more to tell.
   const Status verdict = channel_.status();
   return result.ok() || verdict.ok() ? result : verdict;
+}
+
+// Who waits long says so, since one of the others may have been refused what it was to make.
+void GroupChannel::await(const Execution& execution, CallDescriptor making) {
+  constexpr int64_t kSliceNs = 500'000'000;
+  const auto is_done = [&] { return execution.done(); };
+  for (int64_t waited_ns = kSliceNs; !context_.engine().wait(is_done, kSliceNs);
+       waited_ns += kSliceNs) {
+    making.stalled_ms = waited_ns / 1'000'000;
+    context_.control().report_stall(making);
+  }
 }
 
 }  // namespace sennit

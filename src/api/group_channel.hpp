@@ -19,7 +19,7 @@ namespace sennit {
 class GroupChannel {
  public:
   // `of` and `context` outlive this.
-  GroupChannel(Context& context, const CommunicatorState& of);
+  GroupChannel(Context& context, CommunicatorState& of);
   ~GroupChannel();
   GroupChannel(const GroupChannel&) = delete;
   GroupChannel& operator=(const GroupChannel&) = delete;
@@ -30,12 +30,13 @@ class GroupChannel {
   Result<uint32_t> agree_on_number(const std::vector<int>& ranks, int tag);
 
  private:
-  // One number to (from) the rank, which has to come with the same signature.
-  Status exchange(bool receiving, int rank, int tag, uint64_t signature, const std::string& text,
-                  uint32_t* number);
+  // One number to (from) the rank, which has to come with the same signature. `making`: what this
+  // rank says of it while nobody comes.
+  Status exchange(bool receiving, int rank, const CallDescriptor& making, uint32_t* number);
+  void await(const Execution& execution, CallDescriptor making);
 
   Context& context_;
-  const CommunicatorState& of_;
+  CommunicatorState& of_;
   CommunicatorState channel_;  // the same members, and a number of its own
   Mailbox mailbox_;
   const std::vector<int> world_;  // of the two ends of a message; it is told its peer otherwise

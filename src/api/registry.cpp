@@ -103,8 +103,12 @@ void Registry::communicator_failed(uint32_t comm, int member, const Status& stat
 
 bool Registry::describe(uint32_t comm, uint32_t seq, CallDescriptor* out) const {
   const MutexLock lock(mutex_);
-  const CommunicatorState* const communicator = find(comm);
-  return communicator && communicator->describe(seq, out);
+  const CommunicatorState* const communicator = find(without_channel(comm));
+  if (!communicator) return false;
+  if (without_channel(comm) == comm) return communicator->describe(seq, out);
+  out->comm = comm;  // on which nothing has a number
+  out->refusal = communicator->calls().refusal(CallLog::Refused::group);
+  return false;
 }
 
 std::vector<int> Registry::members(uint32_t comm) const {

@@ -60,7 +60,8 @@ class Work {
   // all ranks, and the error names who has not made the call.
   void expire(int64_t waited_ms);
   Status finish();  // after wait() or test() was true: the result; gives the execution back
-  bool receives() const { return call_.collective == Collective::send_recv && call_.receiving; }
+  bool is_message() const { return call_.collective == Collective::send_recv; }
+  bool receives() const { return is_message() && call_.receiving; }
   int source() const { return source_; }  // after finish(), of a receive: the rank at its other end
 
  private:

@@ -74,6 +74,10 @@ struct BootstrapOptions {
 // The signature of a call that waits to be told by which plan it runs, and matches any.
 inline constexpr uint64_t kNotKnownYet = 0;
 
+// A refused call is told to others once they have waited so long, and the rank that was refused it
+// has made nothing in its place for as long.
+inline constexpr int64_t kRefusalStandsMs = 5'000;
+
 // What a rank is doing on a communicator, for comparing calls.
 struct CallDescriptor {
   uint32_t comm = 0;
@@ -88,6 +92,14 @@ struct CallDescriptor {
   // Of a message: the world rank at its other end, and `text` is all of it. Nobody else need be in
   // it, so the only thing to know is whether that rank has left.
   int peer = -1;
+  // Who makes a group, as world ranks. It has no number, and `text` is all of it, so whoever does
+  // not come is only to blame where its own making was refused. Empty: a call.
+  std::vector<int> makers{};
+  // This rank was refused a call in this one's place before, and other ranks may have been as well.
+  bool refused_before = false;
+  // Of Callbacks::describe: this rank was refused a call after the one that is described, has made
+  // nothing in its place for kRefusalStandsMs, and this is why. Empty: it was not.
+  std::string refusal{};
 };
 
 // One rank's part in the control plane. It owns a thread and its sockets; destroying it says
@@ -108,7 +120,8 @@ class Control {
     // SENNIT_LINK_FAILED.
     std::function<void(int a, int b, const Status& status)> link_failed;
     // The call with number `seq` on `comm` if it is still remembered (the last 64 are); else the
-    // latest one's number, with its text where `seq` is yet to come. False: there was none.
+    // latest one's number, with its text where `seq` is yet to come. False: there was none, and
+    // only `refusal` is told.
     std::function<bool(uint32_t comm, uint32_t seq, CallDescriptor* out)> describe;
     // At the coordinator: a rank says that a call of some communicator stalls. It says it again,
     // about every stall_ms, while that lasts.

@@ -274,6 +274,7 @@ void CollectiveOff::read(ByteReader& in, int) {
 
 void StallReport::write(ByteWriter& out) const {
   out.u32(call.comm).u32(call.seq).u64(call.signature).text(call.text);
+  out.flag(call.refused_before).flag(makes_group);
   out.rank(reporter).rank(mismatching_peer).i64(waited_ms).i64(stalled_ms).i64(expired_ms);
   out.ranks(members);
 }
@@ -282,6 +283,8 @@ void StallReport::read(ByteReader& in, int size) {
   call.seq = in.u32();
   call.signature = in.u64();
   call.text = in.text();
+  call.refused_before = in.flag();
+  makes_group = in.flag();
   reporter = in.rank_below(size);
   mismatching_peer = in.rank();
   waited_ms = in.i64();

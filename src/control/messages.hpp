@@ -277,7 +277,8 @@ struct StallReport {
   int64_t waited_ms = 0;      // since the reporter's first report about this call
   int64_t stalled_ms = 0;     // how long it has seen no progress at all
   int64_t expired_ms = -1;    // its time for the call is over, after so long; -1: it is not
-  std::set<int> members;      // of the communicator
+  std::set<int> members;      // of the communicator, or CallDescriptor::makers
+  bool makes_group = false;   // it is those
   // It is not said again, and must not be lost.
   bool urgent() const { return mismatching_peer >= 0 || expired_ms >= 0; }
   SENNIT_CONTROL_MESSAGE(stall);
@@ -302,7 +303,7 @@ struct InquiryAnswer {
   Where where = Where::absent;
   uint32_t seq = 0;  // of its latest call, or the one asked for
   uint64_t signature = 0;
-  std::string text;        // empty: as the asker's
+  std::string text;        // empty: as the asker's; of who is not there, CallDescriptor::refusal
   bool in_stream = false;  // CallDescriptor's
 };
 

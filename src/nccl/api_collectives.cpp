@@ -197,6 +197,7 @@ Outcome make_nothing(const CommunicatorState& state) {
 struct CallShape {
   size_t count;
   int rank = kNobody;  // its root or its peer
+  bool message = false;
 };
 
 template <typename F>
@@ -210,18 +211,24 @@ ncclResult_t call(ncclComm_t comm, ncclDataType_t type, ncclRedOp_t op, const Ca
       outcome = make_nothing(*arguments.state);
     else if (outcome.ok())
       outcome = make_call(arguments, memory, stream, std::move(make));
-    if (!outcome.ok() && outcome.result != ncclInProgress) fail_group(outcome);
+    if (!outcome.ok() && outcome.result != ncclInProgress) {
+      // Nobody who is in a collective waits for a message.
+      if (arguments.state && !shape.message) arguments.state->refuses(outcome);
+      fail_group(outcome);
+    }
     return outcome;
   });
 }
 
 // A config of one call tunes what NCCL's kernels do; it has to be one, and nothing in it changes
 // what the call means.
-ncclResult_t check(const ncclCollConfig_t* config) {
+ncclResult_t check(const ncclCollConfig_t* config, ncclComm_t comm) {
   if (!config || config->magic == NCCL_CONFIG_MAGIC) return ncclSuccess;
   const Outcome off{ncclInvalidArgument,
                     "the ncclCollConfig_t was not initialised: start from "
                     "NCCL_COLLCONFIG_INITIALIZER"};
+  Outcome why;
+  if (const std::shared_ptr<CommunicatorState> state = state_of(comm, &why)) state->refuses(off);
   fail_group(off);
   return report(off);
 }
@@ -291,23 +298,23 @@ ncclResult_t ncclScatter(const void* send, void* recv, size_t count, ncclDataTyp
 
 ncclResult_t ncclSend(const void* send, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return call(comm, type, ncclSum, {count, peer}, {send}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, peer, true}, {send}, stream, [=](const Arguments& a) {
     return sennit_send(send, count, a.type, peer, a.state->comm());
   });
 }
 
 ncclResult_t ncclRecv(void* recv, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return call(comm, type, ncclSum, {count, peer}, {recv}, stream, [=](const Arguments& a) {
+  return call(comm, type, ncclSum, {count, peer, true}, {recv}, stream, [=](const Arguments& a) {
     return sennit_recv(recv, count, a.type, peer, a.state->comm());
   });
 }
 
 // Each collective once more, with a config of its own.
-#define WITH_CONFIG(name, parameters, arguments)                                \
-  ncclResult_t name##Config parameters {                                        \
-    if (const ncclResult_t off = check(config); off != ncclSuccess) return off; \
-    return name arguments;                                                      \
+#define WITH_CONFIG(name, parameters, arguments)                                      \
+  ncclResult_t name##Config parameters {                                              \
+    if (const ncclResult_t off = check(config, comm); off != ncclSuccess) return off; \
+    return name arguments;                                                            \
   }
 WITH_CONFIG(ncclAllReduce,
             (const void* send, void* recv, size_t count, ncclDataType_t type, ncclRedOp_t op,

@@ -118,7 +118,9 @@ template <typename F>
 ncclResult_t grouped(F&& f, const std::shared_ptr<CommunicatorState>& of = nullptr) {
   return guarded([&] {
     Outcome outcome = contain(f);
-    if (!outcome.ok() && outcome.result != ncclInProgress) break_group(outcome, of);
+    if (outcome.ok() || outcome.result == ncclInProgress) return outcome;
+    if (of) of->refuses(outcome);
+    break_group(outcome, of);
     return outcome;
   });
 }

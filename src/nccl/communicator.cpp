@@ -75,6 +75,12 @@ bool CommunicatorState::given_up() const {
   return given_up_;
 }
 
+void CommunicatorState::refuses(const Outcome& why) const {
+  if (why.result != ncclInvalidArgument) return;
+  const MutexLock lock(mutex_);
+  if (comm_) sennit_comm_refuse(comm_, why.text.c_str());
+}
+
 sennit_status_t CommunicatorState::revoke() {
   const MutexLock lock(mutex_);
   revoked_ = true;

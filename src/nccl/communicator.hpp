@@ -81,6 +81,9 @@ class CommunicatorState {
   // start ends without it. `why`: its error from now on, where it has none.
   void give_up(const Outcome& why = {}) SENNIT_EXCLUDES(mutex_);
   bool given_up() const SENNIT_EXCLUDES(mutex_);
+  // A call on it, or what was to be made out of it, was not made. Where its arguments were off, who
+  // waits for it in vain is told; any other error is no fault of the call's.
+  void refuses(const Outcome& why) const SENNIT_EXCLUDES(mutex_);
   // Aborts what is under way on it. What that ends with is no error of the communicator's.
   sennit_status_t revoke() SENNIT_EXCLUDES(mutex_);
   bool revoked() const SENNIT_EXCLUDES(mutex_);

@@ -273,8 +273,10 @@ Outcome end_group() {
   if (--open.depth > 0) return {};
   OpenGroup ended = std::exchange(open, {});
   if (!ended.error.ok()) {
-    if (ended.breaks)
-      for (const auto& communicator : ended.batch.communicators) communicator->give_up(ended.error);
+    for (const auto& communicator : ended.batch.communicators) {
+      communicator->refuses(ended.error);
+      if (ended.breaks) communicator->give_up(ended.error);
+    }
     return give_up(ended.batch, std::move(ended.error));
   }
   if (ended.batch.communicators.empty()) return std::move(ended.noted);

@@ -47,6 +47,7 @@ StallReport report() {
   result.stalled_ms = 400;
   result.expired_ms = 300;
   result.members = {1, 2, 4};
+  result.makes_group = result.call.refused_before = true;
   return result;
 }
 
@@ -138,6 +139,7 @@ TEST(Messages, KeepTheirFields) {
   EXPECT_EQ(again.members, report().members);
   EXPECT_EQ(again.stalled_ms, 400);
   EXPECT_EQ(again.expired_ms, 300);
+  EXPECT_TRUE(again.makes_group && again.call.refused_before);
   const InquiryAnswers answers =
       back(InquiryAnswers{8, {1, 2}, {{3, InquiryAnswer::Where::past, 18, 98, ""}}});
   EXPECT_EQ(answers.alike, (std::set{1, 2}));

@@ -214,6 +214,32 @@ TEST(NcclMisuse, CallsThatDiffer) {
   }
 }
 
+// The rank that was refused lives on, and does nothing else there.
+TEST(NcclMisuse, ASplitAndAShrinkThatOneRankIsRefused) {
+  for (const bool shrinks : {false, true}) {
+    const TestFolder folder;
+    const auto said = run(3, [&](int rank, const Process::Voice& voice) {
+      const ncclComm_t comm = join(folder, 3, rank);
+      ncclComm_t made = nullptr;
+      int excluded = rank == 0 ? 7 : 2;
+      if (!shrinks || rank != 2)
+        voice.say(told("make", shrinks
+                                   ? ncclCommShrink(comm, &excluded, 1, &made, nullptr, 0)
+                                   : ncclCommSplit(comm, rank == 0 ? -7 : 0, 0, &made, nullptr)));
+      if (rank == 1) std::ofstream(folder / "told") << "yes";
+      while (!std::ifstream(folder / "told")) std::this_thread::sleep_for(1ms);
+      voice.say(told("destroy", ncclCommDestroy(comm)));
+    });
+    EXPECT_TRUE(has(said[0], "make: invalid argument: ")) << said[0];
+    for (size_t rank = 1; rank < (shrinks ? 2 : 3); rank++) {
+      EXPECT_TRUE(has(said[rank], "make: invalid usage: ")) << said[rank];
+      EXPECT_TRUE(has(said[rank], "rank 0 was refused it")) << said[rank];
+      EXPECT_TRUE(has(said[rank], shrinks ? "rank 7 is no rank" : "color -7")) << said[rank];
+      EXPECT_TRUE(has(said[rank], "destroy: no error")) << said[rank];
+    }
+  }
+}
+
 // Nothing waits for the other rank at the end, so what was sent must come although the sender is
 // gone.
 TEST(NcclMisuse, NothingIsLostWhenTheSenderEndsFirst) {

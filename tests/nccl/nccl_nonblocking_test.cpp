@@ -360,6 +360,75 @@ TEST(NcclGroups, OfARankWhoseSplitIsOffBehindAnotherCallAreErrorsOnTheOthers) {
   });
 }
 
+// Also outside of groups: each on a communicator of its own, all at once.
+TEST(NcclRefused, AreErrorsOnThoseWhoWait) {
+  const Bounded bounded("what one rank alone cannot make");
+  static const ncclConfig_t kNone{};
+  using CallOfRank = ncclResult_t (*)(int, ncclComm_t, ncclComm_t*);
+  const std::vector<std::pair<CallOfRank, const char*>> cases = {
+      {[](int rank, ncclComm_t comm, ncclComm_t* made) {
+         return ncclCommSplit(comm, rank == 1 ? -7 : 0, 0, made, nullptr);
+       },
+       "color -7"},
+      {[](int rank, ncclComm_t comm, ncclComm_t* made) {
+         ncclConfig_t config = rank == 1 ? kNone : kConfig;
+         return ncclCommSplit(comm, 0, 0, made, &config);
+       },
+       "NCCL_CONFIG_INITIALIZER"},
+      {[](int rank, ncclComm_t comm, ncclComm_t* made) {
+         int excluded = 2;
+         return rank == 2 ? ncclSuccess
+                          : ncclCommShrink(comm, &excluded, rank == 1 ? 0 : 1, made, nullptr, 0);
+       },
+       "excludeRanksList: expected one rank or more"},
+      {[](int rank, ncclComm_t comm, ncclComm_t*) {
+         int x = 1;
+         const auto type = static_cast<ncclDataType_t>(rank == 1 ? 99 : ncclInt32);
+         return ncclAllReduce(&x, &x, 1, type, ncclSum, comm, nullptr);
+       },
+       "datatype 99"},
+  };
+  std::vector<std::thread> jobs;
+  for (const auto& one : cases)
+    jobs.emplace_back([&one] {
+      NcclRanks ranks(3);
+      ranks.run([&one](int rank, ncclComm_t comm) {
+        ncclComm_t made = nullptr;
+        const ncclResult_t result = one.first(rank, comm, &made);
+        EXPECT_EQ(made, nullptr);
+        if (rank == 1) {
+          EXPECT_EQ(result, ncclInvalidArgument) << text();
+        } else if (result != ncclSuccess) {  // who is to be left out of a shrink has nothing to do
+          EXPECT_EQ(result, ncclInvalidUsage) << text();
+          EXPECT_NE(text().find("rank 1 was refused it"), std::string::npos) << text();
+          EXPECT_NE(text().find(one.second), std::string::npos) << text();
+        }
+        EXPECT_TRUE(rank != 0 || result != ncclSuccess);
+      });
+    });
+  for (std::thread& job : jobs) job.join();
+}
+
+// The call that ends with the communicator was not off, so who comes late to the shrink is waited
+// for.
+TEST(NcclRefused, AreNotThoseWhoseCallWasRevoked) {
+  const Bounded bounded("a shrink that a rank comes late to");
+  NcclRanks ranks(3);
+  ranks.run([](int rank, ncclComm_t comm) {
+    int x = 1, excluded = 2;
+    if (rank == 0) {
+      EXPECT_EQ(ncclCommRevoke(comm, 0), ncclSuccess) << text();
+    } else {
+      EXPECT_EQ(ncclAllReduce(&x, &x, 1, ncclInt32, ncclSum, comm, nullptr), ncclRemoteError);
+    }
+    if (rank == 2) return;
+    if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(8));
+    ncclComm_t made = nullptr;
+    EXPECT_EQ(ncclCommShrink(comm, &excluded, 1, &made, nullptr, 0), ncclSuccess) << text();
+    if (made) ncclCommDestroy(made);
+  });
+}
+
 // The parent was revoked on all ranks but the last, which makes the group's other call.
 TEST(NcclGroups, WithASplitOfWhatHasFailedMakeTheirCallsOnOthers) {
   const Bounded bounded("a split of what has failed");

@@ -71,7 +71,7 @@ inline constexpr ncclConfig_t kNonblocking = [] {
 // Ends the program where it has not gone out of scope in time: a test that hangs says so.
 class Bounded {
  public:
-  explicit Bounded(const char* what, std::chrono::seconds most = std::chrono::seconds(60))
+  explicit Bounded(const char* what, std::chrono::seconds most = std::chrono::minutes(3))
       : watch_([this, what, most] {
           std::unique_lock lock(mutex_);
           if (over_changed_.wait_for(lock, most, [this] { return over_; })) return;

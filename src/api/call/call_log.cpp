@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "base/clock.hpp"
+
 namespace sennit {
 
 void CallLog::runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared) {
@@ -14,6 +16,25 @@ void CallLog::runs(uint32_t seq, const std::shared_ptr<const Prepared>& prepared
   if (call.seq != seq) return;
   call.prepared = prepared;
   call.undecided = false;
+}
+
+void CallLog::refuses(Refused what, const std::string& why) {
+  constexpr size_t kMostBytes = 500;
+  const MutexLock lock(mutex_);
+  refused_.store(true, std::memory_order_relaxed);
+  std::unique_ptr<const Refusal>& refusal = refusals_[static_cast<size_t>(what)];
+  if (!refusal) refusal = std::make_unique<Refusal>(Refusal{why.substr(0, kMostBytes), now_ns()});
+}
+
+std::string CallLog::refusal(Refused what) const {
+  const MutexLock lock(mutex_);
+  return standing(what);
+}
+
+std::string CallLog::standing(Refused what) const {
+  constexpr uint64_t kStandsNs = static_cast<uint64_t>(kRefusalStandsMs) * 1'000'000;
+  const std::unique_ptr<const Refusal>& refusal = refusals_[static_cast<size_t>(what)];
+  return refusal && now_ns() - refusal->at_ns >= kStandsNs ? refusal->why : "";
 }
 
 void CallLog::in_stream(uint32_t seq, std::shared_ptr<const std::atomic<bool>> waits) {
@@ -43,9 +64,11 @@ bool CallLog::describe(uint32_t seq, CallDescriptor* out) const {
     return static_cast<int32_t>(a.seq - b.seq) < 0;  // call numbers may wrap
   };
   if (found->seq != seq) found = &*std::max_element(calls_.begin(), calls_.end(), before);
+  out->refusal = standing(Refused::call);
   if (!found->prepared) return false;
   out->seq = found->seq;
   const bool forgotten = static_cast<int32_t>(found->seq - seq) > 0;
+  out->refused_before = found->refused_before;
   out->signature = forgotten || found->undecided ? kNotKnownYet : found->prepared->signature;
   // Calls of a stream come one after the other. Where the oldest that is remembered waits for its
   // stream, one before it may wait as well.

@@ -15,7 +15,8 @@ std::string call_without_place(const std::string& text) {
 
 std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now) {
   if (report.members.empty()) return {};
-  const Key key{report.call.comm, *report.members.begin(), report.call.seq};
+  const Key key{report.call.comm, *report.members.begin(), report.call.seq,
+                report.makes_group ? report.call.signature : 0};
   const auto [it, fresh] = cases_.try_emplace(key);
   Case& c = it->second;
   if (fresh) {
@@ -144,6 +145,40 @@ Status CallJudge::mismatch(const Case& c) {
   return {SENNIT_MISMATCH, place + text};
 }
 
+// Where the reporter was refused one, too, its fellows may only be slower to make another.
+Status CallJudge::refused(const Case& c) {
+  const CallDescriptor& call = c.first.call;
+  if (call.refused_before || c.stalled_ms < kRefusalStandsMs) return {};
+  std::map<std::string, std::set<int>> by_reason;
+  std::set<int> there;
+  for (const auto& [rank, answer] : c.answers) {
+    if (answer.where >= InquiryAnswer::Where::at)
+      there.insert(rank);
+    else if (!answer.text.empty())
+      by_reason[answer.text].insert(rank);
+  }
+  if (by_reason.empty()) return {};
+  const bool makes_group = c.first.makes_group;
+  std::string text =
+      makes_group ? call.text : fmt::format("call {} on communicator {}", call.seq, call.comm);
+  // Each rank may have one of its own, and all ranks are told the text.
+  constexpr size_t kMostReasons = 8;
+  const char* separator = ": ";
+  size_t told = 0;
+  for (const auto& [reason, ranks] : by_reason) {
+    if (told++ == kMostReasons) {
+      text += "; others were refused it, too";
+      break;
+    }
+    text += fmt::format("{}{} {} refused it, {}", separator, name_ranks(ranks),
+                        ranks.size() == 1 ? "was" : "were", reason);
+    separator = "; ";
+  }
+  if (!makes_group)
+    text += fmt::format("; {} called {}", name_ranks(there), call_without_place(call.text));
+  return {SENNIT_MISMATCH, text};
+}
+
 std::string CallJudge::what_it_does(const Case& c, const std::set<int>& late) {
   if (late.size() != 1) return "";
   const auto answer = c.answers.find(*late.begin());
@@ -170,6 +205,7 @@ Status CallJudge::expired(const Case& c, const std::string& what, const std::set
 Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
                          int64_t arrival_ms, std::vector<std::string>* waiting) const {
   if (Status status = mismatch(c); !status.ok()) return status;
+  if (Status status = refused(c); !status.ok() || c.first.makes_group) return status;
   const CallDescriptor& call = c.first.call;
   const std::string what = fmt::format("call {} on communicator {} ({})", call.seq, call.comm,
                                        call_without_place(call.text));

@@ -4,7 +4,8 @@
 // A *case* is one call number on one communicator, of one group of members: disjoint groups may use
 // the same communicator number, so a case is known by its lowest member too. A case begins with a
 // report; every round asks all members (Inquiry) and judges their answers when all are in or
-// kRoundMs is over. Ranks answer with a text only where their call is not the asker's.
+// kRoundMs is over. Ranks answer with a text only where their call is not the asker's, or where
+// they have none and were refused one. The making of a group (CallDescriptor::makers) is a case.
 #pragma once
 
 #include <algorithm>
@@ -70,7 +71,9 @@ class CallJudge {
   static constexpr int64_t kLeastForgetMs = 10'000;
   static constexpr int64_t kForgetStalls = 3;
 
-  using Key = std::tuple<uint32_t, int, uint32_t>;  // communicator, lowest member, call
+  // Communicator, lowest member, call; of a group that is made, its tag and its signature instead,
+  // since the next one of other members may have the same tag.
+  using Key = std::tuple<uint32_t, int, uint32_t, uint64_t>;
   // One stalled call (see above). Times are moments, stalled_ms a duration.
   struct Case {
     StallReport first;
@@ -90,6 +93,8 @@ class CallJudge {
   Status assess(Case& c, int64_t now, const std::set<int>& dead, const std::set<int>& left,
                 int64_t arrival_ms, std::vector<std::string>* waiting) const;
   static Status mismatch(const Case& c);
+  // Members that were refused the call, and have made nothing in its place, while others waited.
+  static Status refused(const Case& c);
   // Of those whose streams have not come to the call: said once.
   static void say_in_stream(Case& c, const std::set<int>& in_stream, const std::string& what,
                             std::vector<std::string>* waiting);

@@ -54,6 +54,10 @@ void CallWatch::message_stalled(const CallDescriptor& message) {
 
 void CallWatch::stalled(CallDescriptor mine, int mismatching_peer) {
   if (mine.peer >= 0) return message_stalled(mine);
+  if (CallDescriptor known; mine.makers.empty() && self_.callbacks.describe &&
+                            self_.callbacks.describe(mine.comm, mine.seq, &known) &&
+                            known.seq == mine.seq)
+    mine.refused_before = known.refused_before;
   const Clock& clock = clock_of(mine);
   StallReport report;
   report.mismatching_peer = mismatching_peer;
@@ -75,6 +79,9 @@ void CallWatch::say(StallReport report) {
   if (!self_.serving() || census_.excluded) return;
   report.reporter = self_.rank;
   report.members = members_of(report.call.comm);
+  const std::vector<int>& makers = report.call.makers;
+  report.makes_group = !makers.empty();
+  if (report.makes_group) report.members = {makers.begin(), makers.end()};
   if (!report.members.count(self_.rank)) return;  // destroyed meanwhile
   if (census_.coordinator()) return judge(report);
   if (report.urgent())
@@ -107,6 +114,7 @@ void CallWatch::answer(const Inquiry& inquiry) {
     if (answer.where == InquiryAnswer::Where::at && call.signature != inquiry.signature)
       answer.text = call.text;
   }
+  if (answer.where < InquiryAnswer::Where::at) answer.text = call.refusal;
   // By itself, and at once: those below have not answered yet, if there are any.
   InquiryAnswers answers;
   answers.inquiry = inquiry.id;

@@ -39,6 +39,23 @@ TEST(CallLog, RemembersTheLatestCalls) {
   EXPECT_EQ(call.text, "call 37") << "the oldest";
 }
 
+TEST(CallLog, ACallBehindARefusalSaysSo) {
+  CallLog log;
+  log.refuses(CallLog::Refused::call, "the count is off");
+  CallDescriptor call;
+  EXPECT_FALSE(log.describe(1, &call));
+  EXPECT_EQ(call.refusal, "") << "it may still be put right";
+  call_up_to(2, &log);
+  for (const uint32_t seq : {1u, 2u}) {
+    ASSERT_TRUE(log.describe(seq, &call));
+    EXPECT_EQ(call.refused_before, seq == 1);
+  }
+  log.refuses(CallLog::Refused::group, "the list is off");
+  log.goes_on();
+  EXPECT_TRUE(log.makes_group()) << "other ranks may have been refused one as well";
+  EXPECT_FALSE(log.makes_group());
+}
+
 TEST(CallLog, OfACallToComeItTellsTheLatest) {
   CallLog log;
   call_up_to(100, &log);

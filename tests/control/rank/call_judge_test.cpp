@@ -93,6 +93,69 @@ TEST_F(Judging, LateRanksAreWaitedForThenNamed) {
             "last call there is 16");
 }
 
+TEST_F(Judging, NamesWhoWasRefusedTheCallAndWhy) {
+  const auto round = [&](StallReport first) {
+    judge = CallJudge(0, kStallMs);
+    const auto inquiry = judge.report(first, 0);
+    EXPECT_TRUE(inquiry);
+    for (const int r : first.members)
+      if (inquiry)
+        answer(inquiry->id, r, r == 5 ? InquiryAnswer::Where::before : InquiryAnswer::Where::at,
+               100, r == 5 ? "the count is off" : "");
+    const auto outcome = at(10);
+    return outcome.verdicts.empty() ? Status() : outcome.verdicts[0].status;
+  };
+  EXPECT_TRUE(round(report(0, 0, kRefusalStandsMs - 1)).ok()) << "nobody has missed it for long";
+  const StallReport missed = report(0, 0, kRefusalStandsMs);
+  const Status told = round(missed);
+  EXPECT_EQ(told.kind(), SENNIT_MISMATCH);
+  EXPECT_EQ(told.text(),
+            "call 17 on communicator 1: rank 5 was refused it, the count is off; ranks 0-4,6-7 "
+            "called all_reduce count 1000 float32 sum");
+  StallReport refused_as_well = missed;
+  refused_as_well.call.refused_before = true;
+  EXPECT_TRUE(round(refused_as_well).ok()) << "rank 5 may only be late to what all do instead";
+}
+
+// Groups of other members may be made one after the other with the same tag.
+TEST_F(Judging, OfTheNextGroupItAsksTheMembersOfThat) {
+  StallReport making = report(0, 0, kRefusalStandsMs);
+  making.makes_group = true;
+  making.members = {0, 1};
+  ASSERT_TRUE(judge.report(making, 0));
+  EXPECT_TRUE(at(CallJudge::kRoundMs).verdicts.empty());
+  making.members = {0, 5};
+  making.call.signature++;
+  const auto inquiry = judge.report(making, CallJudge::kRoundMs + 1);
+  ASSERT_TRUE(inquiry);
+  answer(inquiry->id, 0, InquiryAnswer::Where::absent);
+  answer(inquiry->id, 5, InquiryAnswer::Where::absent, 0, "no list");
+  EXPECT_EQ(at(2 * CallJudge::kRoundMs).verdicts.size(), 1u);
+}
+
+// Whoever makes a group has no call there, and nobody is late to it.
+TEST_F(Judging, OfAGroupThatIsMadeOnlyARefusalTells) {
+  for (const bool refused : {false, true}) {
+    judge = CallJudge(0, kStallMs);
+    StallReport making = report(0, 10 * kArrivalMs, 10 * kArrivalMs);
+    making.call.text = "create_group of ranks 0,5 of communicator 1, tag 0";
+    making.makes_group = true;
+    making.members = {0, 5};
+    const auto inquiry = judge.report(making, 0);
+    ASSERT_TRUE(inquiry);
+    for (const int r : {0, 5})
+      answer(inquiry->id, r, InquiryAnswer::Where::absent, 0, refused && r == 5 ? "no list" : "");
+    const auto outcome = at(10);
+    EXPECT_TRUE(outcome.waiting.empty());
+    ASSERT_EQ(outcome.verdicts.size(), refused ? 1u : 0u);
+    if (refused) {
+      EXPECT_EQ(outcome.verdicts[0].status.text(),
+                "create_group of ranks 0,5 of communicator 1, tag 0: rank 5 was refused it, no "
+                "list");
+    }
+  }
+}
+
 // A stream that has not come to the call may take as long as it likes, and so long have the others
 // waited; from then on they have the usual time.
 TEST_F(Judging, AStreamThatComesLateIsSaidAndIsNoError) {
