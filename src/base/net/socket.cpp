@@ -37,6 +37,11 @@ bool is_link_local(const Address& address) {
   constexpr uint8_t kFirst = 0xfe, kSecond = 0x80, kSecondMask = 0xc0;
   return address.ip[0] == kFirst && (address.ip[1] & kSecondMask) == kSecond;
 }
+// As text, maybe with the name of an interface behind it, which says nothing to other hosts.
+bool is_link_local(const std::string& text) {
+  const Result<Address> numeric = parse_address(text.substr(0, text.find('%')), 0);
+  return numeric && is_link_local(*numeric);
+}
 
 Address from_sockaddr(const sockaddr* generic) {
   Address result;
@@ -117,15 +122,27 @@ Result<Address> parse_address(const std::string& host, uint16_t port) {
   return invalid(fmt::format("'{}' is not an IP address", host));
 }
 
+// SENNIT_INVALID_ARGUMENT: these are link-local addresses, and no name that may get others yet.
 Result<std::vector<Address>> resolve(const std::string& hosts, uint16_t port) {
   std::vector<Address> result;
-  std::string trouble;
+  std::string trouble, link_local;
+  // Whether it is of use.
+  const auto take = [&](Address address) {
+    if (is_link_local(address)) return false;
+    address.port = port;
+    if (std::find(result.begin(), result.end(), address) == result.end()) result.push_back(address);
+    return true;
+  };
   for (size_t begin = 0; begin <= hosts.size();) {
     const size_t end = std::min(hosts.find(',', begin), hosts.size());
     const std::string host = hosts.substr(begin, end - begin);
     begin = end + 1;
+    if (is_link_local(host)) {
+      link_local = host;
+      continue;
+    }
     if (const auto numeric = parse_address(host, port)) {
-      result.push_back(*numeric);
+      take(*numeric);
       continue;
     }
     addrinfo hints{};
@@ -136,26 +153,28 @@ Result<std::vector<Address>> resolve(const std::string& hosts, uint16_t port) {
       trouble = fmt::format("cannot resolve the name '{}': {}", host, gai_strerror(code));
       continue;
     }
-    for (const addrinfo* entry = list; entry; entry = entry->ai_next) {
-      Address address = from_sockaddr(entry->ai_addr);
-      address.port = port;
-      if (std::find(result.begin(), result.end(), address) == result.end())
-        result.push_back(address);
-    }
+    bool any = false;
+    for (const addrinfo* entry = list; entry; entry = entry->ai_next)
+      any |= take(from_sockaddr(entry->ai_addr));
+    if (!any)
+      trouble = fmt::format(
+          "the name '{}' has link-local addresses alone, which are of no use to other hosts", host);
     freeaddrinfo(list);
   }
-  if (result.empty()) return Status{SENNIT_NOT_FOUND, trouble};
-  return result;
+  if (!result.empty()) return result;
+  if (!trouble.empty()) return Status{SENNIT_NOT_FOUND, trouble};
+  return invalid(fmt::format(
+      "'{}' is a link-local address, which is of no use to other hosts; name another one",
+      link_local));
 }
 
 Result<Address> interface_address(const std::string& interface) {
-  if (const auto numeric = parse_address(interface, 0)) {
-    if (!is_link_local(*numeric)) return *numeric;
+  if (is_link_local(interface))
     return invalid(
         fmt::format("SENNIT_INTERFACE={}: a link-local address is of no use to other hosts; name "
                     "another one, or the interface",
                     interface));
-  }
+  if (const auto numeric = parse_address(interface, 0)) return *numeric;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) return socket_error("cannot list network interfaces", errno);
   std::string known;

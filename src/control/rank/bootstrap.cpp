@@ -28,6 +28,9 @@ constexpr int64_t kAbortMs = 1000;      // the same where somebody waits for thi
 constexpr int64_t kJoinMs = 20'000;     // for the connection to the parent; then rank 0 hears of it
 constexpr int64_t kRootLaterMs = 2000;  // rank 0's clock may have started later than ours
 constexpr int64_t kStartFailedMs = 1000;  // rank 0 stays this long to tell those that still come
+// So long is a rank whose start rank 0's end has cut short there to say so: of those that had
+// completed theirs, one asks soon, and after a second (kProbeMs) again.
+constexpr int64_t kCutShortMs = 1500;
 constexpr const char* kNoSecret =
     "no secret is set, so the job may use the loopback interface only, but {}; set SENNIT_SECRET "
     "(any text, or file:PATH) to the same on all ranks, or SENNIT_INSECURE=1 if anybody on this "
@@ -73,7 +76,8 @@ Status Bootstrap::find_root() {
       roots_.set(std::move(*found));
       return {};
     }
-    if (now_ms() + kResolveRetryMs >= deadline_ms_)
+    if (found.status().kind() == SENNIT_INVALID_ARGUMENT ||
+        now_ms() + kResolveRetryMs >= deadline_ms_)
       return found.status().with_context("the address of rank 0");
     self_.options.interruption.sleep(std::chrono::milliseconds(kResolveRetryMs));
     if (self_.options.interruption.wanted()) return Interruption::status();
@@ -84,8 +88,10 @@ Status Bootstrap::listen_as_root() {
   Address own = any_address();
   const Result<std::vector<Address>> found =
       resolve(self_.options.root_host, self_.options.root_port);
+  // A name that is not known yet may be, by the time that others ask.
+  if (!found && (!open_to_all() || found.status().kind() == SENNIT_INVALID_ARGUMENT))
+    return found.status().with_context("the address of rank 0");
   if (!open_to_all()) {
-    if (!found) return found.status().with_context("the address of rank 0");
     for (const Address& address : *found)
       if (!address.loopback())
         return {SENNIT_REFUSED,
@@ -248,6 +254,7 @@ void Bootstrap::on_enlist(Channel& channel, const Enlist& enlist) {
     if (roster_.all_arrived()) departure_.hurry();
     return tell_failure(channel);
   }
+  if (!enlist.complaint.ok() && !self_.starting()) return go_on_without(channel, enlist);
   if (enlist.complaint.ok()) {
     roster_.enlist(channel, enlist);
     if (const std::optional<SharedJob> with = roster_.share()) {
@@ -258,6 +265,16 @@ void Bootstrap::on_enlist(Channel& channel, const Enlist& enlist) {
   }
   roster_.keep(channel, enlist.rank);
   fail(enlist.complaint.with_context(Roster::describe(enlist)));
+}
+
+// It lost its parent just when the start was complete here: no reason to end the job.
+void Bootstrap::go_on_without(Channel& channel, const Enlist& enlist) {
+  const Member& known = census_.members[static_cast<size_t>(enlist.rank)];
+  if (known.pid == enlist.member.pid && known.host == enlist.member.host)
+    departure_.note_left({enlist.rank});
+  channels_.send(channel,
+                 encode(StartFailed{enlist.complaint.with_context(Roster::describe(enlist))}));
+  dismiss(channels_, channel, self_.now_ms, kClosingMs);
 }
 
 bool Bootstrap::on_parent(Channel& channel, const Parent& message) {
@@ -365,6 +382,7 @@ void Bootstrap::tell_failure(Channel& channel) {
 void Bootstrap::fail(const Status& status) {
   if (self_.phase == Phase::closing) return;
   failed_ = true;
+  const bool cut_short = self_.phase == Phase::waiting && !tree_.parent();
   const EncodedFrame frame = encode(StartFailed{status});
   tree_.flood_down(frame);
   roster_.tell_waiting(frame);
@@ -374,7 +392,7 @@ void Bootstrap::fail(const Status& status) {
   log(LogLevel::error, "{}", status.text());
   const bool some_may_come =
       self_.rank == 0 && self_.now_ms < deadline_ms_ && !roster_.all_arrived();
-  departure_.close_late(some_may_come ? kStartFailedMs : kClosingMs);
+  departure_.close_late(some_may_come ? kStartFailedMs : cut_short ? kCutShortMs : kClosingMs);
   callers_.start_over(census_.decision);
 }
 

@@ -89,6 +89,7 @@ class Bootstrap {
   void join_parent();
   bool leave_start_port();
   void complete();
+  void go_on_without(Channel& channel, const Enlist& enlist);
   void share(const SharedJob& with);
 
   void take_no_part(const Status& why);

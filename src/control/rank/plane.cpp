@@ -145,6 +145,10 @@ void Plane::first_frame(Channel& channel, const ReceivedFrame& message) {
 // False: it is not asked of this rank, or not by the one that it says.
 bool Plane::on_probe(Channel& channel, const Probe& probe) {
   if (probe.asker != channel.rank || probe.asked != self_.rank) return false;
+  if (bootstrap_.failed()) {
+    bootstrap_.tell_failure(channel);
+    return true;
+  }
   // A coordinator that was stopped, and has been replaced, learns it this way.
   channels_.send(channel, census_.dead.count(probe.asker) ? failures_.decision_frame()
                                                           : encode(ProbeAnswer{self_.rank}));
@@ -156,7 +160,8 @@ Plane::Taken Plane::frame_of(Channel& channel, const ReceivedFrame& message) {
   if (message.type == FrameType::refuse)
     return take<Refuse>(message, [&](const Refuse& m) { on_refusal(channel, m.status); });
   if (message.type == FrameType::start_failed)
-    return take<StartFailed>(message, [&](const StartFailed& m) { on_refusal(channel, m.status); });
+    return take<StartFailed>(message,
+                             [&](const StartFailed& m) { on_start_failed(channel, m.status); });
   const bool neighbour = channel.role == Role::child || channel.role == Role::parent;
   if (message.type == FrameType::decision && (neighbour || channel.role == Role::probing))
     return take<Decision>(
@@ -259,6 +264,22 @@ void Plane::on_refusal(Channel& channel, const Status& status) {
     tree_.refused(channel.rank, status.text());
   else if (channel.role == Role::probing)
     channels_.lost(channel.id, End::refused, status.text());
+}
+
+// Where this rank's own start is complete, whoever could not complete its own has left the job, and
+// is not dead. Those below it have given up with it, and can be asked for a moment only.
+void Plane::on_start_failed(Channel& channel, const Status& status) {
+  if (self_.starting()) return bootstrap_.fail(status);
+  const uint64_t id = channel.id;
+  const int rank = channel.rank;
+  const Role role = channel.role;
+  if (census_.coordinator()) failures_.expect_orphans(rank, self_.now_ms);
+  if (role == Role::child)
+    departure_.on_goodbye(channel, Goodbye{rank});
+  else
+    departure_.note_left({rank});
+  if (role == Role::parent) tree_.refused(rank, status.text());
+  if (role == Role::probing) channels_.drop(id);
 }
 
 // ---- what the objects tell each other ----

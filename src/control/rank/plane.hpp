@@ -57,6 +57,7 @@ class Plane final : public Channels::Owner, private Tree::Owner, private Failure
   Taken from_above(Channel& channel, const ReceivedFrame& message);
   Taken from_elsewhere(Channel& channel, const ReceivedFrame& message);
   void on_refusal(Channel& channel, const Status& status);
+  void on_start_failed(Channel& channel, const Status& status);
 
   // Tree::Owner
   void suspect(int rank, uint8_t evidence, const std::string& what) override;

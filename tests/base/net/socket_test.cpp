@@ -13,7 +13,9 @@
 
 #include <cerrno>
 #include <string>
+#include <vector>
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/process.hpp"
@@ -34,9 +36,28 @@ TEST(InterfaceAddress, IsTheOneThatIsNamed) {
 }
 
 TEST(InterfaceAddress, IsNoLinkLocalOne) {
-  for (const char* address : {"fe80::1", "febf::1"})
+  for (const char* address : {"fe80::1", "febf::1", "fe80::1%none-here"})
     EXPECT_NE(said_of(address).find("a link-local address is of no use"), std::string::npos);
   EXPECT_EQ(said_of("fec0::1"), "fec0::1");
+}
+
+TEST(Resolve, LeavesOutWhatIsOfNoUseToOthers) {
+  const Result<std::vector<Address>> one = resolve("fe80::1,192.0.2.7,192.0.2.7", 9);
+  ASSERT_TRUE(one.ok()) << one.status().text();
+  ASSERT_EQ(one->size(), 1u);
+  EXPECT_EQ(one->front().text(), "192.0.2.7:9");
+  for (const char* address : {"fe80::1", "fe80::1%lo", "fe80::1%none-here"}) {
+    const Status none = resolve(address, 9).status();
+    EXPECT_EQ(none.kind(), SENNIT_INVALID_ARGUMENT);
+    EXPECT_EQ(none.text(), fmt::format("'{}' is a link-local address, which is of no use to other "
+                                       "hosts; name another one",
+                                       address));
+  }
+  // It may be known later.
+  const std::string name(300, 'x');  // too long for anybody to be asked
+  const Status unknown = resolve(name + ",fe80::1", 9).status();
+  EXPECT_EQ(unknown.kind(), SENNIT_NOT_FOUND);
+  EXPECT_NE(unknown.text().find("cannot resolve the name"), std::string::npos) << unknown.text();
 }
 
 // Linux also tells what a waiting connection has run into, and takes the connection away with it.

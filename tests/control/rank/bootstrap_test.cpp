@@ -113,6 +113,25 @@ TEST_F(Root, AComplaintEndsTheStartForEverybody) {
   EXPECT_FALSE(rank.plane.departure().over(true)) << "those that still come are told";
 }
 
+TEST_F(Root, AComplaintWhenTheStartIsCompleteEndsNothing) {
+  rank.all_come();
+  rank.network.said.clear();
+  Enlist complaint = enlist_of(17);
+  complaint.complaint = {SENNIT_LINK_FAILED, "cannot reach its parent, rank 1"};
+  enlists(17, complaint);
+  EXPECT_EQ(rank.self.phase, Phase::running);
+  const auto told = rank.network.take<StartFailed>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].first, 17);
+  rank.after(1000);
+  EXPECT_EQ(rank.network.take<Leaving>().at(0).second.left, std::set<int>{17});
+  complaint.rank = 18;
+  complaint.member.pid = 999;
+  enlists(18, complaint);  // another process
+  rank.after(1000);
+  EXPECT_TRUE(rank.network.take<Leaving>().empty());
+}
+
 TEST_F(Root, ItsAbortEndsTheStartForEverybody) {
   enlists(1, enlist_of(1));
   enlists(17, enlist_of(17));
@@ -284,6 +303,25 @@ TEST_F(Joining, WhoComesToHangBelowItAfterTheStartFailedIsToldWhy) {
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].first, 17);
   EXPECT_EQ(told[0].second.status.text(), "rank 6 died during the start");
+}
+
+// Of those whose start was complete one asks whether it lives, maybe before it knows of the end
+// itself, and again a second later.
+TEST_F(Joining, WhoseStartRank0sEndCutsShortStaysToSaySo) {
+  FakeRank child{5, 8};
+  ASSERT_TRUE(child.plane.bootstrap().prepare().ok());
+  child.after(0);
+  child.network.say(*child.network.open_last(0), Parent{5, 0, address_of(0)});
+  ASSERT_EQ(child.self.phase, Phase::waiting);
+  child.network.lost(child.channel_of(Role::parent, 0).id, End::closed, "reset");
+  EXPECT_NE(child.callers.wait_for_start().text().find("died during the start"), std::string::npos);
+  child.after(1499);
+  EXPECT_FALSE(child.plane.departure().over(true));
+  child.network.say(child.network.add(Role::stranger, 1), Probe{1, 5});
+  EXPECT_TRUE(child.network.take<ProbeAnswer>().empty());
+  EXPECT_EQ(child.network.take<StartFailed>().size(), 1u);
+  child.after(1);
+  EXPECT_TRUE(child.plane.departure().over(true));
 }
 
 TEST_F(Joining, ARank0ThatNobodyFindsIsNamed) {

@@ -45,6 +45,44 @@ TEST_F(Coordinator, ARankThatRefusesIsDead) {
   EXPECT_EQ(rank.callers.failure().kind(), SENNIT_PEER_FAILED);
 }
 
+// A child of rank 1 died when rank 0's start was complete, and rank 1's was not.
+TEST_F(Coordinator, WhoseStartFailedHasLeft) {
+  rank.network.say(rank.channel_of(Role::child, 1),
+                   StartFailed{{SENNIT_PEER_FAILED, "rank 17 died during the start"}});
+  ends(Role::child, 1, End::closed);
+  rank.after(0);
+  EXPECT_EQ(rank.network.connects, (std::vector<int>{17, 18, 19})) << "they are there no longer";
+  ends(Role::probing, 17, End::refused);
+  for (const int sibling : {18, 19}) {
+    ASSERT_TRUE(rank.network.open_last(sibling));
+    rank.network.say(rank.channel_of(Role::probing, sibling),
+                     StartFailed{{SENNIT_PEER_FAILED, "rank 17 died during the start"}});
+    EXPECT_FALSE(rank.has_channel(Role::probing, sibling));
+  }
+  rank.after(kGatherMs);
+  EXPECT_EQ(rank.dead, std::vector<int>{17});
+  rank.after(10'000);
+  EXPECT_EQ(rank.dead, std::vector<int>{17});
+  EXPECT_EQ(rank.network.take<Leaving>().at(0).second.left, (std::set<int>{1, 18, 19}));
+}
+
+// Rank 0 died while it told all that the start is complete: rank 3 has not heard it.
+TEST(Orphans, WhoseStartFailedHaveLeft) {
+  FakeRank rank{1, 4};
+  rank.start();
+  rank.network.nobody = {0};
+  rank.network.lost(rank.parent_channel().id, End::closed, "reset");
+  rank.attach(2, true);
+  rank.after(30);
+  ASSERT_TRUE(rank.network.open_last(3)) << "it is not asked";
+  rank.network.say(rank.channel_of(Role::probing, 3),
+                   StartFailed{{SENNIT_PEER_FAILED, "rank 0 died during the start"}});
+  rank.after(kGatherMs);
+  EXPECT_EQ(rank.dead, std::vector<int>{0});
+  rank.after(10'000);
+  EXPECT_EQ(rank.dead, std::vector<int>{0});
+}
+
 TEST_F(Coordinator, ARankThatAnswersLives) {
   ends(Role::child, 5, End::closed);
   rank.after(0);
