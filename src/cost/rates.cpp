@@ -193,6 +193,10 @@ uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& c
   return way_ns(tree, group, cost) + 2 * cost.device_command_ns;
 }
 
+bool queues_on_the_way(const TierTree& tree, int group, const CostModel& cost) {
+  return !goes_by_rdma(tree, group, cost) && !within_host(tree, group);
+}
+
 uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost) {
   if (!goes_by_rdma(tree, group, cost) || within_host(tree, group)) return 0;
   return cost.asking_latencies * way_ns(tree, group, cost);

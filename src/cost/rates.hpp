@@ -63,6 +63,9 @@ enum class LatencySource : uint8_t { declared, within_host, rdma, sockets };
 LatencySource latency_source(const TierTree& tree, int group, const CostModel& cost);
 // Of one message between two children of the group.
 uint64_t planning_latency_ns(const TierTree& tree, int group, const CostModel& cost);
+// Whether queues on the way between children of the group hold what is sent: sockets between hosts
+// keep them filled, RDMA's links push back, and within a host there is nothing on the way.
+bool queues_on_the_way(const TierTree& tree, int group, const CostModel& cost);
 // What asking for its receive adds where it is larger than CostModel::eager_bytes.
 uint64_t asking_ns(const TierTree& tree, int group, const CostModel& cost);
 // Both together, of one message of so many bytes.

@@ -21,6 +21,7 @@ Result<PlannedAnew> plan_anew(const TierTree& planned, const TierTree& actual,
   SimulateOptions how;
   how.cost = options.cost;
   how.most_messages = kMostMessages;
+  how.queues = true;
   how.every_rank_up_to = actual.ranks();  // the one on the slow fabric has no kinds, nor the other
   const std::unique_ptr<Blueprint> schedule =
       algorithm->prepare(planned, request, stale.parameters);

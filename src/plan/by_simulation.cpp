@@ -14,7 +14,7 @@ namespace {
 
 // Of more ranks nearly all candidates have too many messages, which only their programs tell.
 constexpr int kMostRanks = 32;
-constexpr uint64_t kMostMessages = 512;  // of one candidate, all chunks together
+constexpr uint64_t kMostMessages = 2048;  // of one candidate, all chunks together
 // The form may be wrong by as much between two candidates.
 constexpr uint64_t kFarBehind = 3;
 
@@ -51,6 +51,7 @@ void time_by_simulation(const Setting& setting, std::vector<Candidate>* candidat
   SimulateOptions how;
   how.cost = setting.cost;
   how.most_messages = kMostMessages;
+  how.queues = true;
   const TierTree network = at_goodput(setting);
   const auto fastest = std::ranges::min_element(*candidates, {}, &Candidate::predicted_ns);
   const uint64_t most_ns = saturated(Wide{fastest->predicted_ns} * kFarBehind);

@@ -4,8 +4,9 @@
 // The closed form adds up what the busiest boundary of each tier takes. Of groups that are not
 // alike these boundaries are different groups', which work at the same time, or one group sends all
 // that it has before it gets anything. Where chunks hide that the form is nearly right; a call of
-// few messages is simulated, over what headers leave of the links. Pure, and the same on every
-// rank: the simulator's numbers are those of IEEE 754, uncontracted. Cost: up to some 15 ms.
+// up to some thousand messages is simulated, over what headers leave of the links, with the queues
+// that sockets fill. Pure, and the same on every rank: the simulator's numbers are those of IEEE
+// 754, uncontracted. Cost: up to some 15 ms.
 #pragma once
 
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "collectives/common.hpp"
 #include "cost/rates.hpp"
 #include "schedule/prepared.hpp"
 
@@ -22,6 +23,9 @@ constexpr uint64_t kMostBytes = 9'000'000'000'000'000'000;
 // Of two loads that run at the same time, one part in so many of the lesser is not hidden behind
 // the greater: messages of one call queue behind those of another.
 constexpr uint64_t kUnhidden = 8;
+// Of candidates that all wait for a copy the one whose messages are done sooner is the better: one
+// part in so many of the time between counts for it.
+constexpr uint64_t kBeforeCopy = 64;
 
 // What posting and moving, of which the longer is counted, add to one another. The lesser the one
 // is beside the other, the less it gets in the way: by the third power, as was measured on emulated
@@ -43,6 +47,17 @@ bool has_blocks(const Request& request) {
     default:
       return false;
   }
+}
+
+// That a rank keeps, and so copies from its input to its output; in place it would not, but ranks
+// need not agree on that.
+uint64_t own_block_bytes(const Request& request, int ranks) {
+  if (!has_blocks(request) || request.reduces()) return 0;
+  if (has_root(request.collective)) return block_bytes(request, request.root);
+  uint64_t largest = 0;
+  for (int i = 0; i < (request.counts.empty() ? 1 : ranks); i++)
+    largest = std::max(largest, block_bytes(request, i));
+  return largest;
 }
 
 // Numbers in steps of the root of 2, from 1: 1, 2, 3, 4, 6, 8, 11, 16...
@@ -80,7 +95,9 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate)
       ends_together(!has_root(setting.request.collective)),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)),
       others_reduction_ns(
-          transfer_ns(estimate.reduce_bytes_of_others, setting.cost.reduce_bytes_per_s)) {
+          transfer_ns(estimate.reduce_bytes_of_others, setting.cost.reduce_bytes_per_s)),
+      copy_ns(transfer_ns(own_block_bytes(setting.request, setting.tree.ranks()),
+                          setting.cost.reduce_bytes_per_s)) {
   if (estimate.posted_at_once && estimate.messages > 1 && posting != Posting::added)
     later_posts_permille = kPermille - kPermille / estimate.messages;
   for (size_t tier = 0; tier < estimate.tier_ns.size(); tier++) {
@@ -127,6 +144,10 @@ uint64_t Pipeline::ns(uint32_t chunks) const {
   }
   if (ends_together && chunks > kLanes)
     time = std::max(time, (Wide{chunks} * (way + posting_ns) + sum) / kLanes);
+  if (copy_ns > 0) {
+    const Wide copied = Wide{chunks} * posting_ns + copy_ns;
+    if (copied > time) time = copied - (copied - time) / kBeforeCopy;
+  }
   const uint64_t alone = saturated(time);
   const Wide unhidden = Wide{std::min(alone, turn_ns)} * turn_permille / kPermille / kUnhidden;
   return saturated(Wide{std::max(alone, turn_ns)} + unhidden);

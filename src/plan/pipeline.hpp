@@ -20,6 +20,8 @@
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
 //   time >= (chunks * (latency + posting) + sum of the tiers' times + reductions) / kLanes.
+// What a rank copies for itself, of an all-gather or the like, hides behind the rest, or the rest
+// behind that.
 // What ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure,
 // and integers only, so that all ranks agree.
 #pragma once
@@ -78,6 +80,7 @@ struct Pipeline {
   Wide refill_ns = 0;     // of the whole message: what chunks beyond the first wait for once more
   uint64_t reduction_ns;  // of the busiest rank
   uint64_t others_reduction_ns;
+  uint64_t copy_ns;  // of a rank's own block, from its input to its output
   // Among calls in a row: no call takes less than this, and of what it takes alone this many
   // thousandths are at the same time as its turn. 0: calls do not wait for one another.
   uint64_t turn_ns = 0, turn_permille = 0;

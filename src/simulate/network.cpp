@@ -93,7 +93,7 @@ uint32_t FlowNetwork::link_of(uint32_t group_class, uint32_t side, int from, int
   return first + static_cast<uint32_t>(mix(mix(cable_hash_, flow), first) % cables);
 }
 
-uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
+uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks, Part part) {
   std::vector<Hop> hops;
   const auto climb = [&](int position, int other, uint32_t side) {
     for (int group = tree_.leaf_of_position[index(position)];;) {
@@ -106,8 +106,8 @@ uint32_t FlowNetwork::connect(int from, int to, uint32_t ranks) {
       group = g.parent;
     }
   };
-  climb(from, to, 0);
-  climb(to, from, 1);
+  if (part != Part::down) climb(from, to, 0);
+  if (part != Part::up) climb(to, from, 1);
   path_of_connection_.push_back(path_over(hops));
   return static_cast<uint32_t>(path_of_connection_.size() - 1);
 }

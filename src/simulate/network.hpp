@@ -39,9 +39,11 @@ class FlowNetwork {
  public:
   FlowNetwork(const TierTree& tree, const SimulateOptions& options, const Symmetry& symmetry);
 
-  // A pipe from one position to another, with at most one flow at a time, that stands for `ranks`
-  // such pipes of as many ranks. O(depth).
-  uint32_t connect(int from, int to, uint32_t ranks);
+  // Of a way: the links up to the common group, those down from it, or both.
+  enum class Part : uint8_t { up, down, all };
+  // A pipe from one position to another, or a part of it, with at most one flow at a time, that
+  // stands for `ranks` such pipes of as many ranks. O(depth).
+  uint32_t connect(int from, int to, uint32_t ranks, Part part);
   void start(uint32_t connection, uint64_t bytes, uint64_t now_ns);  // bytes > 0
   void count(uint32_t connection, uint64_t bytes);  // among the loads, without moving them
   uint64_t least_time_ns() const;  // of the link that is slowest with what it was given so far

@@ -70,8 +70,14 @@ void World::add_peers(Rank& rank, const Symmetry::RankClass& kind) {
     }
     if (options_.fluid) peer.post_ns = 0;
     peer.to = static_cast<int>(kind.peer_class[i]);
-    peer.connection = network_.connect(kind.position, to, kind.ranks);
-    peer_of_connection_.emplace_back(static_cast<uint32_t>(&rank - ranks_.data()), i);
+    peer.queues = options_.queues && queues_on_the_way(tree_, common, options_.cost);
+    const std::pair<uint32_t, uint32_t> ends(&rank - ranks_.data(), i);
+    const auto connect = [&](FlowNetwork::Part part) {
+      peer_of_connection_.push_back(ends);
+      return network_.connect(kind.position, to, kind.ranks, part);
+    };
+    peer.connection = connect(peer.queues ? FlowNetwork::Part::up : FlowNetwork::Part::all);
+    if (peer.queues) connect(FlowNetwork::Part::down);
   }
 }
 
@@ -91,7 +97,7 @@ Status World::run() {
     now_ns_ = next;
     for (;;) {  // all that happens at this time
       if (network_.next_end_ns() <= now_ns_) {
-        sent(network_.end_next(now_ns_));
+        ended(network_.end_next(now_ns_));
       } else if (!events_.empty() && events_.top().time_ns <= now_ns_) {
         const Event event = events_.top();
         events_.pop();
@@ -396,17 +402,45 @@ void World::grant(uint32_t number) {
 void World::move(uint32_t number) {
   Message& message = messages_[number];
   PeerQueue& peer = peer_of(message);
-  message.begin_ns = now_ns_;
-  if (options_.fluid) network_.count(peer.connection, message.bytes);
+  if (options_.fluid) {
+    network_.count(peer.connection, message.bytes);
+    if (peer.queues) network_.count(peer.connection + 1, message.bytes);
+  }
   if (message.bytes == 0 || options_.fluid) {
+    message.begin_ns = now_ns_;
     at(now_ns_, What::left_sender, number);
   } else if (peer.moving == kNone) {
-    peer.moving = number;
-    network_.start(peer.connection, message.bytes, now_ns_);
+    start(peer, number);
   } else {
-    (peer.first_waiting == kNone ? peer.first_waiting : messages_[peer.last_waiting].next) = number;
-    peer.last_waiting = number;
+    append(number, &peer.first_waiting, &peer.last_waiting);
   }
+}
+
+// It is its turn. No part of it arrives before.
+void World::start(PeerQueue& peer, uint32_t number) {
+  Message& message = messages_[number];
+  message.begin_ns = now_ns_;
+  peer.moving = number;
+  network_.start(peer.connection, message.bytes, now_ns_);
+  if (!peer.queues) return;
+  message.parts_left = 2;
+  const bool first = peer.first_coming == kNone;
+  append(number, &peer.first_coming, &peer.last_coming);
+  if (first) network_.start(peer.connection + 1, message.bytes, now_ns_);
+}
+
+// To the end of a list of messages.
+void World::append(uint32_t number, uint32_t* first, uint32_t* last) {
+  messages_[number].next = kNone;
+  (*first == kNone ? *first : messages_[*last].next) = number;
+  *last = number;
+}
+
+// The first of a list of messages, taken out.
+uint32_t World::take_first(uint32_t* first) const {
+  const uint32_t number = *first;
+  if (number != kNone) *first = messages_[number].next;
+  return number;
 }
 
 void World::tell(const Message& message, const PeerQueue& peer) const {
@@ -419,24 +453,28 @@ void World::tell(const Message& message, const PeerQueue& peer) const {
                     .chunk = message.chunk,
                     .bytes = message.bytes,
                     .begin_ns = message.begin_ns,
-                    .left_ns = now_ns_,
+                    .left_ns = message.left_ns,
+                    .passed_ns = now_ns_,
                     .delivered_ns = now_ns_ + peer.latency_ns});
 }
 
-// The last byte has left.
-void World::sent(uint32_t connection) {
+// Of a connection's message the last byte has passed.
+void World::ended(uint32_t connection) {
   const auto [from, slot] = peer_of_connection_[connection];
   PeerQueue& peer = ranks_[from].peers[slot];
-  const uint32_t number = peer.moving;
-  peer.moving = kNone;
-  if (const uint32_t next = peer.first_waiting; next != kNone) {
-    peer.first_waiting = messages_[next].next;
-    move(next);
+  if (connection != peer.connection) {
+    const uint32_t number = take_first(&peer.first_coming);
+    if (peer.first_coming != kNone)
+      network_.start(connection, messages_[peer.first_coming].bytes, now_ns_);
+    return passed(number);
   }
+  const uint32_t number = std::exchange(peer.moving, kNone);
+  if (const uint32_t next = take_first(&peer.first_waiting); next != kNone) start(peer, next);
   left_sender(number);
 }
 
 void World::left_sender(uint32_t number) {
+  messages_[number].left_ns = now_ns_;
   const Message message = messages_[number];
   PeerQueue& peer = peer_of(message);
   peer.in_flight--;
@@ -444,10 +482,18 @@ void World::left_sender(uint32_t number) {
   if (!peer.ready.empty())
     open_peer(ranks_[index(message.from)],
               ranks_[index(message.from)].prepared->peer_slot[message.step]);
-  at(now_ns_ + peer.latency_ns, What::delivery, number);
-  if (options_.observe) tell(message, peer);
+  passed(number);
   step_done(message.from, message.lane, message.step);
   wake(message.from);
+}
+
+// One part of its way.
+void World::passed(uint32_t number) {
+  Message& message = messages_[number];
+  if (--message.parts_left > 0) return;
+  const PeerQueue& peer = peer_of(message);
+  at(now_ns_ + peer.latency_ns, What::delivery, number);
+  if (options_.observe) tell(message, peer);
 }
 
 void World::deliver(uint32_t number) {

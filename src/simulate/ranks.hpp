@@ -4,7 +4,9 @@
 // A rank here stands for all of its class (simulate/symmetry.hpp), for one of its calls each. It
 // has a processor that does one thing at a time: the posting of sends, peer after peer, then
 // reductions and copies, lowest chunk first. A posted message waits for its receive if it is large,
-// then for its turn on the way to that peer, then moves. Memory: O(steps * lanes) a rank.
+// then for its turn on the way to that peer, then moves. Where the network has queues the way has
+// two parts, the sender's links and the receiver's: a message is in both at once, and each has its
+// own turns. Memory: O(steps * lanes) a rank.
 #pragma once
 
 #include <algorithm>
@@ -52,7 +54,9 @@ class World {
     uint32_t chunk = 0;
     uint64_t bytes = 0;
     uint64_t begin_ns = 0;  // moves since; before that, asks since
+    uint64_t left_ns = 0;   // the sender
     uint32_t next = kNone;
+    uint32_t parts_left = 1;  // of its way
   };
   // What a rank sends to one other: ready, waiting and moving.
   struct PeerQueue {
@@ -64,8 +68,10 @@ class World {
     uint64_t asking_ns = 0;  // there and back, of a message that is not sent at once
     int to = 0;              // class
     uint32_t connection = 0;
-    uint32_t moving = kNone;                               // message
+    bool queues = false;      // the way has a second part: connection + 1
+    uint32_t moving = kNone;  // message
     uint32_t first_waiting = kNone, last_waiting = kNone;  // messages, a list through Message::next
+    uint32_t first_coming = kNone, last_coming = kNone;    // likewise, in the second part
   };
   struct Rank {
     const Prepared* prepared = nullptr;
@@ -126,7 +132,11 @@ class World {
   void posted(uint32_t message);
   void grant(uint32_t message);
   void move(uint32_t message);
-  void sent(uint32_t connection);
+  void start(PeerQueue& peer, uint32_t message);
+  void append(uint32_t message, uint32_t* first, uint32_t* last);
+  uint32_t take_first(uint32_t* first) const;
+  void ended(uint32_t connection);
+  void passed(uint32_t message);
   void left_sender(uint32_t message);
   void deliver(uint32_t message);
   void fill(int rank, uint32_t chunk, uint32_t receive);
@@ -149,7 +159,8 @@ class World {
   const Symmetry& symmetry_;
   FlowNetwork network_;
   std::vector<Rank> ranks_;
-  std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;  // rank, peer
+  // Rank, peer; of both parts of a way.
+  std::vector<std::pair<uint32_t, uint32_t>> peer_of_connection_;
   std::vector<Message> messages_;
   std::vector<uint32_t> free_messages_;
   std::priority_queue<Event> events_;

@@ -5,11 +5,13 @@
 // first, a limit on bytes in flight per peer, large messages only into posted receives. A message
 // uses the egress of every group from the sender up to below the common group and the ingress of
 // every group down to the receiver; messages that move at the same time share every directed
-// capacity max-min fairly; those between the same two ranks go one after the other. Then the common
-// group's latency passes. Over RDMA a large message asks for its receive before it moves. Posting,
-// reducing and copying take a rank's processor, one thing at a time. Unknown figures are those of
-// cost/rates.hpp. Parallel planes count as one pipe. Pure and deterministic. Cost: about one
-// sharing of the links per distinct time at which messages start or end.
+// capacity max-min fairly; those between the same two ranks go one after the other. Where the
+// network has queues (SimulateOptions::queues), capacities up to the common group are shared apart
+// from those down from it. Then the common group's latency passes. Over RDMA a large message asks
+// for its receive before it moves. Posting, reducing and copying take a rank's processor, one thing
+// at a time. Unknown figures are those of cost/rates.hpp. Parallel planes count as one pipe. Pure
+// and deterministic. Cost: about one sharing of the links per distinct time at which messages start
+// or end.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +29,8 @@ struct SimulatedMessage {
   uint8_t tier = 0;      // that it crosses
   uint32_t chunk = 0;
   uint64_t bytes = 0;
-  uint64_t begin_ns = 0, left_ns = 0, delivered_ns = 0;  // began to move, left the sender, arrived
+  // Began to move, left the sender, passed the links of both ends (later where it queued), arrived.
+  uint64_t begin_ns = 0, left_ns = 0, passed_ns = 0, delivered_ns = 0;
 };
 
 // Ranks: of a longer ring the closed form is taken (Algorithm::turns_around_ring).
@@ -62,8 +65,13 @@ struct SimulateOptions {
   // one link, which all share.
   uint64_t cable_hash = 0;
   std::vector<SlowCable> slow_cables = {};
+  // What is sent over sockets from host to host waits in the network's queues for its turn: a
+  // sender goes on though its receiver's links are shared with others, and a message has arrived
+  // once it has passed both the senders' and the receivers' links. RDMA's links push back instead.
+  // False: a message has one rate all along its way.
+  bool queues = false;
   uint64_t in_flight_bytes = 512 * 1024;  // the executor's limit per peer (SENNIT_IN_FLIGHT_BYTES)
-  std::function<void(const SimulatedMessage&)> observe;  // told of each as it leaves its sender
+  std::function<void(const SimulatedMessage&)> observe;  // told of each once it has passed its way
   std::function<void(uint64_t done, uint64_t all)> progress;  // told now and then: of messages
   bool symmetry = true;  // simulate one rank for all that do the same
   // Of more ranks one is simulated for all of a kind (Blueprint::kinds), which do nearly the same.

@@ -96,7 +96,7 @@ TEST(Cores, AMessageTakesThemNoLongerWhereOthersTakeTurnsOnThem) {
   });
   for (int attempt = 0; attempt < 10; attempt++) {
     sennit_test::Processes fresh(1, [](int) { return std::to_string(measure_message_cpu_ns()); });
-    const auto report = fresh.reports(std::chrono::seconds(60)).front();
+    const auto report = fresh.reports(std::chrono::minutes(4)).front();
     ASSERT_TRUE(report) << "killed";
     EXPECT_LT(std::stoull(*report), 1'000'000u);
   }

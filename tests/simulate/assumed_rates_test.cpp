@@ -81,6 +81,7 @@ TEST(AssumedRates, ChoicesAreNearlyThoseOfWhoKnows) {
     options.cost.post_ns = known.post_ns;
     SimulateOptions simulation;
     simulation.cost = options.cost;
+    simulation.queues = true;
     for (int c = 0; c < static_cast<int>(Collective::barrier); c++)
       for (const uint64_t bytes : {1u << 20, 8u << 20}) {
         const Request request = request_of(static_cast<Collective>(c), bytes, tree.ranks());

@@ -72,6 +72,37 @@ TEST(OneModel, ClosedFormAndSimulatorAgreeOnWhatGoesStraight) {
   }
 }
 
+// Of few ranks on fast NICs the copy of a rank's own block takes longer than the wire.
+TEST(OneModel, ClosedFormAndSimulatorAgreeOnTheCopyOfARanksOwnBlock) {
+  std::mt19937_64 random(sennit_test::seed());
+  for (int round = 0; round < sennit_test::trials(60); round++) {
+    const int ranks = 2 + static_cast<int>(random() % 6);
+    const uint64_t gbytes_per_s = uint64_t{1} << random() % 9;
+    const TierTree tree = *synthetic_tree(
+        fmt::format("racks=1x{};nic={}GB/s;latency=2us;wire=infiniband", ranks, gbytes_per_s));
+    PlanOptions options;
+    options.cost.post_ns = kRdmaPostNs;
+    SimulateOptions simulation;
+    simulation.cost = options.cost;
+    for (const Collective collective : {Collective::all_gather, Collective::all_to_all,
+                                        Collective::gather, Collective::scatter}) {
+      const Request request = request_of(collective, 4 << 20 << random() % 8, ranks, round);
+      for (const char* algorithm : {"direct", "tiered"}) {
+        if (!find_algorithm(algorithm)->applies(tree, request)) continue;
+        Plan plan;
+        plan.algorithm = algorithm;
+        const uint64_t planned =
+            predicted_ns(request, tree, options, plan.algorithm, plan.parameters);
+        const Result<SimulatedTime> simulated = simulate(tree, request, plan, simulation);
+        ASSERT_TRUE(simulated.ok()) << simulated.status().text();
+        EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(simulated->time_ns), 1, 0.05)
+            << name(collective) << " by " << plan.algorithm << ", " << ranks << " ranks of "
+            << gbytes_per_s << " GB/s, " << request.count << " elements";
+      }
+    }
+  }
+}
+
 uint64_t busiest_reads(const TierTree& tree, const Request& request, const Blueprint& blueprint) {
   uint64_t most = 0;
   for (int position = 0; position < tree.ranks(); position++)

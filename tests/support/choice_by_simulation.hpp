@@ -46,6 +46,7 @@ inline JudgedChoice judge_choice(const sennit::TierTree& tree, const sennit::Req
   if (!plan) return {};
   sennit::SimulateOptions how;
   how.cost = options.cost;
+  how.queues = true;
   const double most_ns = far_behind * static_cast<double>(plan->predicted_ns);
   uint64_t chosen_ns = 0, best_ns = ~uint64_t{0};
   for (size_t i = 0; i < plan->candidates.size(); i++) {

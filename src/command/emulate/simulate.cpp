@@ -48,6 +48,7 @@ SimulateOptions simulate_options() {
   SimulateOptions options;
   options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
   options.cost = cost_model();
+  options.queues = true;
   return options;
 }
 

@@ -320,6 +320,7 @@ uint64_t simulated_ns(const Problem& problem, const Plan& plan) {
   options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
   options.most_messages = 100'000;
   options.most_programs = 256;
+  options.queues = true;
   const Result<SimulatedTime> simulated = simulate(problem.tree, problem.request, plan, options);
   return simulated ? simulated->time_ns : 0;
 }

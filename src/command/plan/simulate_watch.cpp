@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 
 #include <fmt/core.h>
@@ -29,9 +30,12 @@ bool holds(const TierTree& tree, int group, int position) {
   const Group& g = tree.groups[index(group)];
   return position >= g.first && position < g.first + g.size;
 }
-void spread(const SimulatedMessage& m, double slice_ns, std::vector<double>* slices) {
-  const double begin = static_cast<double>(m.begin_ns),
-               end = std::max(begin + 1, static_cast<double>(m.left_ns));
+// Over the links of its sender, or those of its receiver, which it passes from `begin_ns` to
+// `end_ns`.
+void spread(const SimulatedMessage& m, uint64_t begin_ns, uint64_t end_ns, double slice_ns,
+            std::vector<double>* slices) {
+  const double begin = static_cast<double>(begin_ns),
+               end = std::max(begin + 1, static_cast<double>(end_ns));
   const double rate = static_cast<double>(m.bytes) * m.ranks / (end - begin);
   for (auto s = static_cast<size_t>(begin / slice_ns); s < slices->size(); s++) {
     const double from = std::max(begin, static_cast<double>(s) * slice_ns);
@@ -68,7 +72,7 @@ std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
   for (const SimulatedMessage& m : messages_)
     for (int g = tree_.leaf_of_position[index(m.from)]; !holds(tree_, g, m.to);
          g = tree_.groups[index(g)].parent)
-      spread(m, slice_ns, &used[tree_.groups[index(g)].tier]);
+      spread(m, m.begin_ns, m.left_ns, slice_ns, &used[tree_.groups[index(g)].tier]);
   for (size_t t = 0; t < used.size(); t++) {
     double capacity = 0;
     for (size_t g = 1; g < tree_.groups.size(); g++)
@@ -79,22 +83,28 @@ std::vector<std::vector<double>> Watch::load(uint64_t time_ns) const {
 }
 
 std::vector<Watch::LinkLoad> Watch::busiest(uint64_t time_ns, size_t limit) const {
+  if (limit == 0) return {};
   const double slice_ns = static_cast<double>(std::max<uint64_t>(1, time_ns)) / kSlices;
   std::vector<LinkLoad> links;  // by group: egress, ingress
   for (size_t g = 0; g < tree_.groups.size(); g++)
     for (const bool egress : {true, false}) links.push_back({static_cast<int>(g), egress, 0, {}});
-  const auto carry = [&](int from, int to, size_t side, const SimulatedMessage& m) {
+  const auto carry = [&](int from, int to, size_t side, const SimulatedMessage& m,
+                         uint64_t begin_ns, uint64_t end_ns) {
     for (int g = tree_.leaf_of_position[index(from)]; !holds(tree_, g, to);
          g = tree_.groups[index(g)].parent) {
       LinkLoad& link = links[2 * index(g) + side];
       link.bytes += static_cast<double>(m.bytes);
       link.load.resize(kSlices);
-      spread(m, slice_ns, &link.load);
+      spread(m, begin_ns, end_ns, slice_ns, &link.load);
     }
   };
+  // Behind the one before it between the same ranks it waits for its turn on the receiver's links.
+  std::map<std::pair<int, int>, uint64_t> passed_ns;
   for (const SimulatedMessage& m : messages_) {
-    carry(m.from, m.to, 0, m);
-    carry(m.to, m.from, 1, m);
+    uint64_t& before_ns = passed_ns[{m.from, m.to}];
+    carry(m.from, m.to, 0, m, m.begin_ns, m.left_ns);
+    carry(m.to, m.from, 1, m, std::max(m.begin_ns, before_ns), m.passed_ns);
+    before_ns = m.passed_ns;
   }
   const auto capacity = [&](const LinkLoad& link) {
     return rate_of(index(link.group), link.egress);
@@ -169,6 +179,7 @@ SimulateOptions simulate_options(const Problem& problem, const SimulateArguments
   options.cable_hash = arguments.cable_hash;
   options.in_flight_bytes = static_cast<uint64_t>(option_integer("SENNIT_IN_FLIGHT_BYTES"));
   options.most_messages = kMostMessages;
+  options.queues = true;
   if (isatty(STDERR_FILENO)) options.progress = Progress();
   return options;
 }

@@ -269,7 +269,7 @@ TEST(Simulate, JsonSaysWhatWasAskedAndWhereItBinds) {
 // link's load may come out above 1, where its rate changed.
 TEST(Simulate, TellsTheBusiestLinks) {
   const json simulated =
-      answer("simulate all_reduce -b 16M --chunks 16 --reduce free --links 4 --json -" + kSmall);
+      answer("simulate all_reduce -b 16M --chunks 8 --reduce free --links 4 --json -" + kSmall);
   ASSERT_TRUE(simulated.is_object());
   ASSERT_EQ(simulated["links"].size(), 4u);
   for (const json& link : simulated["links"]) {
@@ -279,6 +279,19 @@ TEST(Simulate, TellsTheBusiestLinks) {
     for (const json& part : link["load"]) EXPECT_LE(part.get<double>(), 1.001) << link;
   }
   EXPECT_EQ(sh(kSennit + "simulate all_reduce --fabric meta24k --links 4 2>&1").status, 2);
+}
+
+// On the receiver's links a message waits for the one before it between the same ranks.
+TEST(Simulate, TellsTheLoadOfLinksForWhichMessagesQueue) {
+  const json simulated = answer(
+      "simulate gather -b 16M --chunks 64 --links 20 --json - "
+      "--fabric 'racks=1,1,4;nic=100MB/s;oversubscription=5;latency=30us'");
+  ASSERT_TRUE(simulated.is_object());
+  ASSERT_FALSE(simulated["links"].empty());
+  EXPECT_EQ(simulated["links"][0]["link"], "into h0");
+  EXPECT_GT(simulated["links"][0]["mean_load"].get<double>(), 0.99);
+  for (const json& link : simulated["links"])
+    for (const json& part : link["load"]) EXPECT_LE(part.get<double>(), 1.01) << link;
 }
 
 // Ranks of one host, of whose memory the fabric says nothing, and racks whose uplink is unknown.
@@ -422,7 +435,7 @@ TEST(Simulate, WritesATraceOfAllMessages) {
 TEST(Simulate, OneOfEachKindUnderARootOfTheReferenceCluster) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "a sanitizer needs an address space without a limit";
   const auto within_memory = [](const std::string& call) {
-    return json::parse(sennit_test::sh_output("ulimit -v 2000000; timeout 60 " + kSennit +
+    return json::parse(sennit_test::sh_output("ulimit -v 2000000; timeout 300 " + kSennit +
                                               "simulate " + call + " --fabric meta24k --json -")
                            .output,
                        nullptr, false);
@@ -440,7 +453,7 @@ TEST(Simulate, OneOfEachKindUnderARootOfTheReferenceCluster) {
 // 24,575 programs of two megabytes each, no two alike: the kernel used to end it after minutes.
 TEST(Simulate, WhatNeedsMoreMemoryThanThereIsIsRefusedAtOnce) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "a sanitizer needs an address space without a limit";
-  const Outcome outcome = sh("ulimit -v 4000000; timeout 60 " + kSennit +
+  const Outcome outcome = sh("ulimit -v 4000000; timeout 300 " + kSennit +
                              "simulate all_to_all -b 16M --fabric meta24k --ranks 24575 2>&1");
   EXPECT_EQ(outcome.status, 3) << outcome.output;
   EXPECT_NE(outcome.output.find("simulating 24575 ranks"), std::string::npos) << outcome.output;
@@ -450,7 +463,7 @@ TEST(Simulate, WhatNeedsMoreMemoryThanThereIsIsRefusedAtOnce) {
 
 TEST(Plan, MakesNoMorePlacesThanAreAskedFor) {
   if (sennit_test::kSanitized) GTEST_SKIP() << "a sanitizer needs an address space without a limit";
-  const std::string call = "ulimit -v 4000000; timeout 60 " + kSennit +
+  const std::string call = "ulimit -v 4000000; timeout 300 " + kSennit +
                            "plan all_reduce -b 1M --fabric hosts=100000 --ranks-per-host 4096 ";
   const Outcome all = sh(call);
   EXPECT_EQ(all.status, 2) << all.output;

@@ -80,7 +80,7 @@ TEST(Calibration, OfNothingCanBeKeptAndReadAsWell) {
 }
 
 TEST(Calibration, FindsTheModelThatMadeTheTimes) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   const TierTree tree = racks();
   PlanOptions options;
   options.cost.shared_cores.crowding_permille = 4'000;
@@ -97,14 +97,14 @@ TEST(Calibration, FindsTheModelThatMadeTheTimes) {
 }
 
 TEST(Calibration, IsNotLedAstrayByNoise) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   const TierTree tree = racks();
   PlanOptions options;
   options.cost.shared_cores.crowding_permille = 4'000;
   std::vector<TimedPlan> trace = trace_of(tree, options, shaped(), 8, 16 << 20, 0.1, random);
   trace[trace.size() / 2].measured_ns *= 50;  // one that came late
   options.cost = calibrate(tree, options, trace);
-  std::mt19937_64 again(sennit_test::seed());
+  std::mt19937_64 again(sennit_test::steady_seed());
   EXPECT_LT(typical_factor_permille(tree, options,
                                     trace_of(tree, options, shaped(), 8, 16 << 20, 0, again)),
             1'150u);
@@ -145,7 +145,7 @@ TEST(Calibration, WhatItFindsCanBeKeptHoweverSlowTheMachineWas) {
 }
 
 TEST(Calibration, TimesBelowTheBoundContradictTheTree) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   const TierTree tree = racks();
   PlanOptions options;
   std::vector<TimedPlan> trace =
