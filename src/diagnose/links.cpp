@@ -150,6 +150,7 @@ class Solver {
   void measure_excess();
   void weigh();
   void find_crossings();
+  bool is_link(int group) const;
   std::vector<Hypothesis> hypotheses() const;
   void add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
            bool both_ways) const;
@@ -335,19 +336,29 @@ void Solver::add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links,
   all->push_back(std::move(hypothesis));
 }
 
+// Where ranks of a host are joined by its memory alone, what is slow is a core, also where they are
+// told apart by NUMA node.
+bool Solver::is_link(int group) const {
+  const Group& of = tree_.groups[index(group)];
+  if (of.parent < 0 || of.egress.known() || of.ingress.known()) return of.parent >= 0;
+  for (int around = of.parent; around >= 0; around = tree_.groups[index(around)].parent)
+    if (tree_.tiers[tree_.groups[index(around)].tier].is_host()) return false;
+  return true;
+}
+
 // Those with fewer links first: what explains as much by less is believed.
 std::vector<Hypothesis> Solver::hypotheses() const {
   std::vector<Hypothesis> all;
   std::map<int, std::vector<DirectedGroup>> tiers;
   for (int g = 0; g < static_cast<int>(tree_.groups.size()); g++) {
-    if (tree_.groups[index(g)].parent < 0) continue;
+    if (!is_link(g)) continue;
     for (const bool egress : {true, false}) {
       add(&all, {{g, egress}}, -1, false);
       tiers[tree_.groups[index(g)].tier].push_back({g, egress});
     }
   }
   for (int g = 0; g < static_cast<int>(tree_.groups.size()); g++)
-    if (tree_.groups[index(g)].parent >= 0) add(&all, {{g, true}, {g, false}}, -1, true);
+    if (is_link(g)) add(&all, {{g, true}, {g, false}}, -1, true);
   // That all of a tier are slow only their capacities can tell.
   if (!absolute()) return all;
   for (const auto& [tier, links] : tiers)

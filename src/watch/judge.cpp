@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/by_chance.hpp"
 #include "base/clock.hpp"
 #include "base/index.hpp"
 #include "base/median.hpp"
@@ -450,31 +451,64 @@ std::optional<LiveVerdict> Judge::starvation(const OfComm& comm,
   return verdict;
 }
 
-// Who is in no call for longer than the others, between calls that all make, and for longer than
-// most differ from one another. Where half of them are late the usual one is late, and nobody is.
-// `known`: it is known why these are late.
-std::optional<LiveVerdict> Judge::late(const OfComm& comm, const std::set<int>& known) const {
-  std::vector<double> between, periods;
-  for (const DigestPace& pace : comm.paces) {
+// Who is in no call for longer than the others, between calls that all make: for longer than most
+// differ from one another, and than any differs from look to look, and not in this look alone; or
+// as well, if by less, so often that chance does not explain it. Where half of them are late the
+// usual one is late, and nobody is.
+std::vector<size_t> Judge::late_members(OfComm* comm, double period_ns) const {
+  constexpr size_t kLooks = 32, kLeastLooks = 4;
+  constexpr double kMostLikely = 1e-6;  // it is asked again and again
+  constexpr double kTimes = 4;
+  std::vector<double> between;
+  for (const DigestPace& pace : comm->paces)
     between.push_back(static_cast<double>(pace.between_ns));
-    periods.push_back(static_cast<double>(pace.period_ns));
+  const double usual = lower_median(between);
+  comm->late_ns.resize(between.size());
+  double differs = 0;
+  for (size_t m = 0; m < between.size(); m++) {
+    std::vector<double>& its = comm->late_ns[m];
+    if (its.size() == kLooks) its.erase(its.begin());
+    its.push_back(between[m] - usual);
+    for (size_t look = 1; look < its.size(); look++) differs += std::abs(its[look] - its[look - 1]);
   }
-  const double usual = lower_median(between), period = median(std::move(periods));
-  const double least =
-      std::max({rules_.least_late_ns, rules_.least_late_cost * period, chance_above(between)});
+  // In one look nobody can tell that.
+  const size_t looks = comm->late_ns.front().size();
+  if (looks < 2) return {};
+  differs /= static_cast<double>((looks - 1) * between.size());
+  const double least = std::max(rules_.least_late_ns, rules_.least_late_cost * period_ns);
+  const double by_far = std::max({least, chance_above(between), kTimes * differs});
+  std::vector<double> likely;  // asked for where it matters alone
+  std::vector<size_t> late;
+  for (size_t m = 0; m < between.size(); m++) {
+    const std::vector<double>& its = comm->late_ns[m];
+    if (its.back() < least) continue;
+    if (its.back() < by_far || *(its.end() - 2) < by_far / 2) {
+      if (median(its) < least) continue;
+      if (likely.empty()) likely = likely_by_chance(comm->late_ns, kLeastLooks);
+      if (static_cast<double>(between.size()) * likely[m] > kMostLikely) continue;
+    }
+    late.push_back(m);
+  }
+  return late;
+}
+
+// `known`: it is known why these are late.
+std::optional<LiveVerdict> Judge::late(OfComm* comm, const std::set<int>& known) const {
+  std::vector<double> periods;
+  for (const DigestPace& pace : comm->paces) periods.push_back(static_cast<double>(pace.period_ns));
+  const double period = median(std::move(periods));
   LiveVerdict verdict;
   verdict.about = VerdictAbout::late_ranks;
-  verdict.comm = comm.known_as;
-  verdict.members = comm.members;
-  for (size_t m = 0; m < between.size(); m++) {
-    const double late = between[m] - usual;
-    if (late < least) continue;
-    if (known.contains(comm.members[m])) continue;
-    verdict.ranks.push_back(comm.members[m]);
-    if (late < verdict.late_ns) continue;
-    verdict.late_ns = late;
-    verdict.latest = comm.members[m];
-    verdict.cores = cores_between_[index(comm.members[m])];
+  verdict.comm = comm->known_as;
+  verdict.members = comm->members;
+  for (const size_t m : late_members(comm, period)) {
+    const double late_ns = comm->late_ns[m].back();
+    if (known.contains(comm->members[m])) continue;
+    verdict.ranks.push_back(comm->members[m]);
+    if (late_ns < verdict.late_ns) continue;
+    verdict.late_ns = late_ns;
+    verdict.latest = comm->members[m];
+    verdict.cores = cores_between_[index(comm->members[m])];
   }
   if (verdict.ranks.empty()) return std::nullopt;
   std::sort(verdict.ranks.begin(), verdict.ranks.end());
@@ -495,7 +529,7 @@ void Judge::look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out) {
   see(&comm->starved, starvation(*comm, untold), out);
   std::set<int> known = told_by_others(&OfComm::late, *comm);
   known.insert(without.begin(), without.end());
-  see(&comm->late, late(*comm, known), out);
+  see(&comm->late, late(comm, known), out);
 }
 
 // Of ranks that are in several communicators it is told by the calls of one alone: those of which

@@ -83,6 +83,8 @@ class Judge {
     std::vector<DigestPace> paces;
     std::vector<bool> fresh_paces;
     uint32_t pace_looks = 0;
+    // By member: how late it was in the last looks, of which there are as many of each.
+    std::vector<std::vector<double>> late_ns;
     uint64_t busy_until_ns = 0;  // its calls disturb others' until then
     // By listened_ns_: when it was heard of last, and how far apart that lately was, at most.
     uint64_t heard_ns = 0, apart_ns = 0;
@@ -106,7 +108,8 @@ class Judge {
   void look_at_links(uint32_t number, OfComm* comm, uint64_t now_ns, std::vector<LiveVerdict>* out);
   void look_at_ranks(OfComm* comm, std::vector<LiveVerdict>* out);
   std::set<int> told_by_others(Streak OfComm::*streak, const OfComm& comm) const;
-  std::optional<LiveVerdict> late(const OfComm& comm, const std::set<int>& known) const;
+  std::vector<size_t> late_members(OfComm* comm, double period_ns) const;
+  std::optional<LiveVerdict> late(OfComm* comm, const std::set<int>& known) const;
   std::vector<int> starved(const OfComm& comm) const;
   std::optional<LiveVerdict> starvation(const OfComm& comm, const std::vector<int>& ranks) const;
 

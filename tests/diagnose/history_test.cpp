@@ -28,7 +28,7 @@ std::vector<double> times(std::mt19937_64& random, size_t before, size_t after, 
 }
 
 TEST(History, FindsTheFirstCallThatTookLonger) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   constexpr int kTrials = 300;
   int close = 0;
   for (int trial = 0; trial < kTrials; trial++) {
@@ -40,7 +40,7 @@ TEST(History, FindsTheFirstCallThatTookLonger) {
 }
 
 TEST(History, FindsNothingWhereNothingChanged) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   constexpr int kTrials = 1000;
   int found = 0;
   for (int trial = 0; trial < kTrials; trial++)
@@ -60,7 +60,7 @@ int made_up(std::mt19937_64& random, size_t calls, double noise, double alike) {
 // What makes one call longer is often there in the next. Slow drifts are told from steps by how
 // calls differ from those just before them.
 TEST(History, FindsNothingWhereCallsAreLikeThoseBeforeThem) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   for (const double noise : {0.014, 0.05, 0.17})
     for (const size_t calls : {10, 20, 50, 100, 200}) {
       for (const double alike : {0.0, 0.3, 0.5})
@@ -71,7 +71,7 @@ TEST(History, FindsNothingWhereCallsAreLikeThoseBeforeThem) {
 }
 
 TEST(History, FindsAChangeWhereCallsAreLikeThoseBeforeThem) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   constexpr int kTrials = 400;
   for (const double alike : {0.0, 0.3, 0.5, 0.8})
     for (const auto& [calls, longer] :
@@ -86,7 +86,7 @@ TEST(History, FindsAChangeWhereCallsAreLikeThoseBeforeThem) {
 // The first calls make connections, and now and then one takes long: neither is a change, or hides
 // one.
 TEST(History, OutliersNeitherMakeAChangeNorHideOne) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   constexpr int kTrials = 1000;
   int found = 0, seen = 0;
   for (int trial = 0; trial < kTrials; trial++) {
@@ -104,7 +104,7 @@ TEST(History, OutliersNeitherMakeAChangeNorHideOne) {
 }
 
 TEST(History, WhatGetsFasterOrHasFewCallsDidNotGetSlower) {
-  std::mt19937_64 random(sennit_test::seed());
+  std::mt19937_64 random(sennit_test::steady_seed());
   EXPECT_EQ(find_change(times(random, 20, 20, 0.5), 1.04), 0u);
   EXPECT_EQ(find_change(times(random, 3, 4, 2), 1.04), 0u) << "too few calls";
   EXPECT_EQ(find_change({}, 1.04), 0u);

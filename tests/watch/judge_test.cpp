@@ -4,11 +4,14 @@
 #include "watch/judge.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/index.hpp"
@@ -35,7 +38,7 @@ diagnose::SimulatedJob job_on(const std::string& spec) {
   constexpr uint32_t kFewChunks = 16;  // simulated in a moment
   job.plan.parameters.chunks = std::min(job.plan.parameters.chunks, kFewChunks);
   job.noise = 0.05;
-  job.seed = sennit_test::seed();
+  job.seed = sennit_test::steady_seed();
   return job;
 }
 
@@ -253,6 +256,51 @@ TEST(Judge, NamesTheLateRankAndNoLink) {
   const std::vector<LiveVerdict> taken_back = coordinator.hear(lasting(job, 6));
   ASSERT_EQ(taken_back.size(), 1u);
   EXPECT_TRUE(taken_back[0].withdrawn);
+}
+
+// What a job tells of its ranks that are in no call for so many nanoseconds before each.
+std::vector<LiveVerdict> told_of(int ranks, int looks, const std::function<double(int)>& between) {
+  const Fabric fabric = *synthetic_fabric(fmt::format("racks={};nic=400Mbit/s", ranks));
+  Judge judge(fabric.to_text(), ranks_on_all_hosts(fabric, 1), without_budget());
+  CommunicatorNote all;
+  all.id = 1;
+  for (int rank = 0; rank < ranks; rank++) all.members.push_back(rank);
+  judge.note(0, all);
+  std::vector<LiveVerdict> told;
+  for (int look = 1; look <= looks; look++) {
+    const uint64_t now_ns = static_cast<uint64_t>(look) * kNsPerS;
+    for (int rank = 0; rank < ranks; rank++) {
+      Digest digest;
+      digest.span_ns = kNsPerS;
+      digest.paces = {{1, 1, static_cast<uint64_t>(between(rank)), kNsPerS}};
+      judge.digest(rank, digest, now_ns);
+    }
+    for (LiveVerdict& verdict : judge.look(now_ns)) told.push_back(std::move(verdict));
+  }
+  return told;
+}
+
+// Where work takes longer by turns, as it happens, somebody is the latest in every look.
+TEST(Judge, WhoIsLateByChanceIsNotNamed) {
+  constexpr int kJobs = sennit_test::trials(20), kLooks = 200;
+  std::mt19937_64 draw(sennit_test::steady_seed());
+  std::exponential_distribution<double> work(1.0 / (0.1 * kNsPerS));
+  int accused = 0;
+  for (int job = 0; job < kJobs; job++)
+    for (const int ranks : {2, 4, 8, 32})
+      accused += told_of(ranks, kLooks, [&](int) { return work(draw); }).empty() ? 0 : 1;
+  EXPECT_LE(accused, 1 + kJobs / 10);
+}
+
+TEST(Judge, WhoIsLateAmongOthersThatAreByChanceIsNamed) {
+  std::mt19937_64 draw(sennit_test::steady_seed());
+  std::exponential_distribution<double> work(1.0 / (0.1 * kNsPerS));
+  for (const int ranks : {8, 32}) {
+    const std::vector<LiveVerdict> told =
+        told_of(ranks, 60, [&](int rank) { return work(draw) + (rank == 5 ? 0.2 * kNsPerS : 0); });
+    ASSERT_FALSE(told.empty());
+    EXPECT_EQ(told[0].ranks, std::vector<int>{5});
+  }
 }
 
 TEST(Judge, TellsALateRankThatComputesFromOneThatWaits) {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/by_chance.hpp"
 #include "base/median.hpp"
 #include "diagnose/calls.hpp"
 
@@ -14,6 +15,8 @@ namespace sennit::diagnose {
 namespace {
 
 constexpr size_t kLeastCalls = 4;
+// That one of a job's ranks is accused by chance, about (base/by_chance).
+constexpr double kMostLikely = 0.002;
 
 using Calls = std::vector<const CallRecord*>;
 
@@ -154,6 +157,22 @@ double reached_by_all_but(size_t quarters, std::vector<double> values) {
   return *at;
 }
 
+// Whether chance explains how often each is among the latest, by stretches and by the last calls.
+std::vector<bool> late_by_chance(const std::vector<std::vector<double>>& stretches,
+                                 std::vector<std::vector<double>> calls) {
+  constexpr size_t kLatest = 128;
+  for (std::vector<double>& of_rank : calls)
+    if (of_rank.size() > kLatest)
+      of_rank.erase(of_rank.begin(), of_rank.end() - static_cast<std::ptrdiff_t>(kLatest));
+  const std::vector<double> by_stretches = likely_by_chance(stretches, kLeastCalls),
+                            by_calls = likely_by_chance(calls, kLeastCalls);
+  std::vector<bool> by_chance;
+  for (size_t r = 0; r < calls.size(); r++)
+    by_chance.push_back(static_cast<double>(calls.size()) * std::min(by_stretches[r], by_calls[r]) >
+                        kMostLikely);
+  return by_chance;
+}
+
 std::optional<LateRanks> find_late(uint32_t comm, const std::vector<OfRank>& ranks,
                                    double least_cost, const std::vector<int>& passed_over) {
   const Gaps gaps = gaps_of(ranks);
@@ -165,13 +184,16 @@ std::optional<LateRanks> find_late(uint32_t comm, const std::vector<OfRank>& ran
   std::vector<std::vector<double>> means;
   for (const std::vector<double>& alone_ns : gaps.alone_ns) means.push_back(by_stretch(alone_ns));
   const std::vector<std::vector<double>> stretches = over_median_rank(std::move(means));
-  const std::vector<double> in_calls = medians(over_median_rank(gaps.alone_ns));
+  const std::vector<std::vector<double>> calls = over_median_rank(gaps.alone_ns);
+  const std::vector<double> in_calls = medians(calls);
   const std::vector<double> in_stretches = medians(stretches);
   const double least_ns = least_cost * period;
   const double least_in_calls = std::max(least_ns, chance_above(in_calls));
   const double least_in_stretches = std::max(least_ns, chance_above(in_stretches));
+  const std::vector<bool> by_chance = late_by_chance(stretches, calls);
   for (size_t r = 0; r < ranks.size(); r++) {
     const int rank = ranks[r].rank;
+    if (by_chance[r]) continue;
     // Chance has one rank above the others in half of the stretches, and hardly in three quarters.
     const bool often = reached_by_all_but(1, stretches[r]) >= least_in_stretches;
     // It may be late only of late. Of two ranks that are by turns each is in half of the calls, and

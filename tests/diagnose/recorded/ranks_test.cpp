@@ -99,5 +99,35 @@ TEST(LateRanks, AmongOthersThatAreByChance) {
   EXPECT_EQ(found->ranks, std::vector<int>{5});
 }
 
+// What ranks do between calls may take longer now and then by more than it usually takes.
+TEST(LateRanks, OfAFewCallsChanceAccusesNobody) {
+  constexpr int kSeeds = 50;
+  int jobs = 0, accused = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; seed++) {
+    std::mt19937_64 draw(seed);
+    std::exponential_distribution<double> work(1);
+    for (const int ranks : {2, 4, 8, 32})
+      for (const uint32_t calls : {5u, 6u, 9u, 17u, 41u}) {
+        jobs++;
+        if (late(ranks, calls,
+                 [&](int, uint32_t) { return static_cast<uint64_t>(kMs * work(draw)); }))
+          accused++;
+      }
+  }
+  EXPECT_LE(100 * accused, 2 * jobs) << accused << " of " << jobs;
+}
+
+TEST(LateRanks, OfAFewCallsOneThatIsTheLatestInEach) {
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    std::mt19937_64 draw(seed);
+    std::uniform_real_distribution<double> work(0.5, 1.5);
+    const auto found = late(8, 5, [&](int rank, uint32_t) {
+      return static_cast<uint64_t>(kMs * (work(draw) + (rank == 3 ? 2 : 0)));
+    });
+    ASSERT_TRUE(found) << "seed " << seed;
+    EXPECT_EQ(found->ranks, std::vector<int>{3});
+  }
+}
+
 }  // namespace
 }  // namespace sennit::diagnose

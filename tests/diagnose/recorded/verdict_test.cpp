@@ -66,8 +66,8 @@ class VerdictOf : public testing::Test {
     if (running) options.now_ns = realtime_ns();
     return judge(*job, plans, options);
   }
-  // Asks until these ranks are found to be behind, and those, if given, to wait. On a busy machine a
-  // rank that has not come to its call yet is rightly found to be behind as well, for a while.
+  // Asks until these ranks are found to be behind, and those, if given, to wait. On a busy machine
+  // a rank that has not come to its call yet is rightly found to be behind as well, for a while.
   Verdict awaited(const std::vector<int>& behind,
                   const std::optional<std::vector<int>>& waiting = std::nullopt) {
     Verdict verdict;
