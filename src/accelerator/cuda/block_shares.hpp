@@ -4,12 +4,16 @@
 // A kernel that stays holds what its blocks hold. Were all of that held by kernels that wait for
 // one which has not begun, none would end. So half of the device is for kernels of one block, which
 // every call gets; of the other half a stream gets half of what others have left, or all where
-// there are none. Of the calls of one stream only the first is on the device.
+// there are none. Of a rank's calls in one stream only the first is on the device. Several ranks
+// that use a stream capture in it one after the other (stream_owners.hpp), and launch side by side
+// what they have captured.
 #pragma once
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
+#include "accelerator/accelerator.hpp"
 #include "base/mutex.hpp"
 
 namespace sennit::cuda {
@@ -20,11 +24,12 @@ class BlockShares {
   // Of a device on which so many blocks find room at once.
   explicit BlockShares(unsigned room) : room_(room) {}
 
-  // A call in the stream of this name (name_of()) that would use so many; returns how many it
-  // takes, at least one.
-  unsigned take(const void* stream, unsigned wanted) SENNIT_EXCLUDES(mutex_) {
+  // A call of `owner` in the stream of this name (name_of()) that would use so many; returns how
+  // many it takes, at least one.
+  unsigned take(const void* stream, const StreamOwner& owner, unsigned wanted)
+      SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    Use& use = uses_[stream];
+    Use& use = uses_[{stream, owner.job, owner.rank}];
     const unsigned others = out_ - use.blocks;
     const unsigned left = room_ / 2 > others ? room_ / 2 - others : 0;
     const unsigned most = std::max(1u, others == 0 ? left : left / 2);
@@ -35,9 +40,9 @@ class BlockShares {
     return blocks;
   }
   // One of its calls is over.
-  void give_back(const void* stream) SENNIT_EXCLUDES(mutex_) {
+  void give_back(const void* stream, const StreamOwner& owner) SENNIT_EXCLUDES(mutex_) {
     const MutexLock lock(mutex_);
-    const auto use = uses_.find(stream);
+    const auto use = uses_.find({stream, owner.job, owner.rank});
     if (use == uses_.end() || --use->second.calls > 0) return;
     out_ -= use->second.blocks;
     uses_.erase(use);
@@ -49,7 +54,8 @@ class BlockShares {
   };
   const unsigned room_;
   Mutex mutex_;
-  std::map<const void*, Use> uses_ SENNIT_GUARDED_BY(mutex_);
+  using Key = std::tuple<const void*, uint64_t, int>;  // a stream's name; a job, and a rank of it
+  std::map<Key, Use> uses_ SENNIT_GUARDED_BY(mutex_);
   unsigned out_ SENNIT_GUARDED_BY(mutex_) = 0;  // of all streams
 };
 

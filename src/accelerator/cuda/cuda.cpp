@@ -221,24 +221,28 @@ class CudaDevice final : public Accelerator {
   }
 
  private:
-  // While one lives, no kernel of this process is out on any device, and none begins; false: that
-  // cannot be.
+  // While one lives, no kernel of this process is out on any device, and none begins, nor is one in
+  // a stream that is stuck, although nobody waits for it any more; false: that cannot be.
   class NothingOut {
    public:
     NothingOut() : devices_(all_devices()) {
       while (stopped_ < devices_.size() && devices_[stopped_]->kernel_.kernels->may_ask())
         stopped_++;
+      nothing_ = stopped_ == devices_.size() &&
+                 std::all_of(devices_.begin(), devices_.end(),
+                             [](CudaDevice* device) { return device->mailboxes_.none_is_stuck(); });
     }
     ~NothingOut() {
       for (size_t i = 0; i < stopped_; i++) devices_[i]->kernel_.kernels->done_asking();
     }
     NothingOut(const NothingOut&) = delete;
     NothingOut& operator=(const NothingOut&) = delete;
-    explicit operator bool() const { return stopped_ == devices_.size(); }
+    explicit operator bool() const { return nothing_; }
 
    private:
     const std::vector<CudaDevice*> devices_;
     size_t stopped_ = 0;
+    bool nothing_ = false;
   };
 
   // The device of this process whose piece begins there, or null.

@@ -37,6 +37,11 @@ void DeviceHealth::watch() {
 Status DeviceHealth::status() const {
   const int error = error_.load(std::memory_order_relaxed);
   if (error == kSuccess) return {};
+  if (error == kContextDestroyed)
+    return {SENNIT_INTERNAL,
+            fmt::format("{}: the CUDA device was reset, as cudaDeviceReset does, and what was in "
+                        "its streams is lost: end communicators first",
+                        error_text(driver_, error))};
   return {SENNIT_INTERNAL,
           fmt::format("the CUDA device has failed with {}, and what was in its streams is lost: "
                       "some kernel of this process is at fault, compute-sanitizer finds which; the "

@@ -18,15 +18,9 @@ bool find(void* library, const char* name, F** function, std::string* missing) {
   return *function != nullptr;
 }
 
-Result<Driver> open_driver() {
-  void* const library = dlopen(kLibrary, RTLD_NOW);
-  if (!library)
-    return Status(SENNIT_NOT_FOUND,
-                  fmt::format("CUDA's driver does not open: {}: install NVIDIA's driver, or pass "
-                              "host memory",
-                              dlerror()));
-  Driver d{};
-  std::string missing;
+// The first that is not there and has to be, or nothing.
+std::string find_all(void* library, Driver& d) {
+  std::string missing, lacked;  // lacked: what it can do without
 #define FIND(name) find(library, #name, &d.name, &missing)
   FIND(cuInit);
   FIND(cuGetErrorName);
@@ -64,8 +58,27 @@ Result<Driver> open_driver() {
   FIND(cuUserObjectRelease);
   FIND(cuGraphRetainUserObject);
 #undef FIND
-  std::string lacked;  // which it can do without
-  find(library, "cuStreamGetFlags", &d.cuStreamGetFlags, &lacked);
+#define FIND(name) find(library, #name, &d.name, &lacked)
+  FIND(cuStreamGetFlags);
+  FIND(cuStreamBeginCapture_v2);
+  FIND(cuStreamEndCapture);
+  FIND(cuGraphInstantiateWithFlags);
+  FIND(cuGraphLaunch);
+  FIND(cuGraphExecDestroy);
+  FIND(cuGraphDestroy);
+#undef FIND
+  return missing;
+}
+
+Result<Driver> open_driver() {
+  void* const library = dlopen(kLibrary, RTLD_NOW);
+  if (!library)
+    return Status(SENNIT_NOT_FOUND,
+                  fmt::format("CUDA's driver does not open: {}: install NVIDIA's driver, or pass "
+                              "host memory",
+                              dlerror()));
+  Driver d{};
+  const std::string missing = find_all(library, d);
   if (!missing.empty())
     return Status(SENNIT_UNSUPPORTED,
                   fmt::format("CUDA's driver, {}, has no {}: it is too old", kLibrary, missing));

@@ -18,6 +18,7 @@ using Module = struct ModuleTag*;
 using Function = struct FunctionTag*;
 using Stream = struct StreamTag*;
 using Graph = struct GraphTag*;
+using GraphExec = struct GraphExecTag*;
 using UserObject = struct UserObjectTag*;
 using Address = unsigned long long;
 // CUipcMemHandle: what another process maps memory by.
@@ -26,13 +27,13 @@ struct MemoryHandle {
 };
 
 inline constexpr int kSuccess = 0, kNotReady = 600, kPeerAccessAlreadyEnabled = 704,  // CUresult
-    kCaptureImplicit = 906;
+    kContextDestroyed = 709, kCaptureImplicit = 906;
 inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
 inline constexpr int kCacheBytes = 38;         // of the level next to its memory
 inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too
 inline constexpr int kMemoryType = 2, kIsManaged = 8, kDeviceOrdinal = 9;  // CUpointer_attribute
 inline constexpr int kCapturing = 1, kCaptureInvalid = 2;                  // CUstreamCaptureStatus
-inline constexpr int kRelaxedCapture = 2;                                  // CUstreamCaptureMode
+inline constexpr int kThreadLocalCapture = 1, kRelaxedCapture = 2;         // CUstreamCaptureMode
 inline constexpr unsigned kDestroyedAtAnyTime = 1;                         // CUuserObject_flags
 inline constexpr unsigned kGivenAway = 1;                  // CUuserObjectRetain_flags
 inline constexpr unsigned kTypeHost = 1, kTypeDevice = 2;  // CUmemorytype
@@ -40,7 +41,8 @@ inline constexpr unsigned kRegisterPortable = 1, kRegisterDeviceMap = 2;
 inline constexpr unsigned kNonBlocking = 1;  // of a stream
 inline constexpr unsigned kReachPeer = 1;    // CUipcMem_flags
 
-// By their names in libcuda.so.1. All return an error, or kSuccess. cuStreamGetFlags may be null.
+// By their names in libcuda.so.1. All return an error, or kSuccess. cuStreamGetFlags and those of
+// CapturedGraph, which come last, may be null.
 struct Driver {
   int (*cuInit)(unsigned flags);
   int (*cuGetErrorName)(int error, const char** name);
@@ -83,6 +85,12 @@ struct Driver {
   int (*cuUserObjectRelease)(UserObject object, unsigned references);
   int (*cuGraphRetainUserObject)(Graph graph, UserObject object, unsigned references,
                                  unsigned flags);
+  int (*cuStreamBeginCapture_v2)(Stream stream, int mode);
+  int (*cuStreamEndCapture)(Stream stream, Graph* graph);
+  int (*cuGraphInstantiateWithFlags)(GraphExec* made, Graph graph, unsigned long long flags);
+  int (*cuGraphLaunch)(GraphExec graph, Stream stream);
+  int (*cuGraphExecDestroy)(GraphExec graph);
+  int (*cuGraphDestroy)(Graph graph);
 };
 
 // Opens the driver the first time, any thread. An error says what is missing.

@@ -84,6 +84,14 @@ void Mailboxes::give_back(const Post& post, Gone gone) {
   leaving_.push_back({post, std::move(gone)});
 }
 
+bool Mailboxes::none_is_stuck() {
+  const MutexLock lock(mutex_);
+  collect();
+  return std::all_of(leaving_.begin(), leaving_.end(), [](const Leaving& leaving) {
+    return !leaving.gone && read(leaving.post.mailbox->reached) == leaving.post.launch;
+  });
+}
+
 // The boards are cleared in a stream of ours: one of the program's might wait for a kernel that
 // waits for us.
 Result<std::vector<Post>> Mailboxes::make_more() const {
@@ -121,7 +129,7 @@ Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number,
   SENNIT_RETURN_IF_ERROR(kernel_.owners->enter(stream_, owner_));
   const auto wanted = static_cast<unsigned>(
       std::clamp<uint64_t>(work_bytes / kBytesOfABlock, 1, kernel_.most_blocks));
-  const unsigned blocks = kernel_.shares->take(stream_.name, wanted);
+  const unsigned blocks = kernel_.shares->take(stream_.name, owner_, wanted);
   Mailbox* mailbox = &mailbox_;
   Address board = post_.board;
   void* parameters[] = {&mailbox, &board, &number};
@@ -140,7 +148,7 @@ Status MailboxWorker::launch(void* stream, uint64_t work_bytes, uint64_t number,
 
 bool MailboxWorker::leave_stream() {
   if (!std::exchange(enqueued_, false)) return false;
-  kernel_.shares->give_back(stream_.name);
+  kernel_.shares->give_back(stream_.name, owner_);
   kernel_.owners->leave(stream_, owner_);
   return true;
 }
@@ -212,13 +220,13 @@ void MailboxWorker::poll(std::vector<uint64_t>* done) {
 
 // ---- of a call ----
 
+// Its kernel may still be in a stream that is stuck: of the two who know of it one always does.
 CallWorker::~CallWorker() {
   leave();
-  if (leave_stream())
-    kernel_.kernels->ended();
-  else
-    post_.launch--;  // which there was none of
+  const bool launched = leave_stream();
+  if (!launched) post_.launch--;  // which there was none of
   mailboxes_.give_back(post_);
+  if (launched) kernel_.kernels->ended();
 }
 
 Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
@@ -234,9 +242,9 @@ Status CallWorker::enqueue(void* stream, uint64_t work_bytes) {
 GraphWorker::~GraphWorker() {
   retire();
   leave_stream();
-  kernel_.kernels->graph_over();
   if (!kept_) gone_->store(true, std::memory_order_release);
   mailboxes_.give_back(post_, gone_);
+  kernel_.kernels->graph_over();
 }
 
 // As long as the graph may be launched, its blocks count as out.

@@ -43,6 +43,9 @@ class Mailboxes {
   // `gone` says that there will be none any more.
   using Gone = std::shared_ptr<const std::atomic<bool>>;
   void give_back(const Post& post, Gone gone = nullptr) SENNIT_EXCLUDES(mutex_);
+  // Whether the kernels of all mailboxes that were given back end by themselves: none is in a
+  // stream that has not come to it, or in a graph.
+  bool none_is_stuck() SENNIT_EXCLUDES(mutex_);
 
  private:
   void collect() SENNIT_REQUIRES(mutex_);

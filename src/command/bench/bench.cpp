@@ -52,6 +52,7 @@ struct Arguments {
                           root = "0";
   std::string memory = "sennit";
   int gpus = 1, threads = 1, iterations = 20, warm_up = 5, check = 1, blocking = 1;
+  int graph_launches = 0;
   std::optional<int> ranks;
   std::string split, mesh, dimension, fabric, algorithm, json;
 };
@@ -106,6 +107,17 @@ Result<BufferMemory> memory_of(const std::string& text) {
   return invalid(fmt::format("--memory {}: expected sennit, registered, malloc or device", text));
 }
 
+Status understand_graph(const Arguments& a, Options* o) {
+  o->graph_launches = a.graph_launches;
+  if (o->graph_launches == 0) return {};
+  if (o->memory != BufferMemory::device)
+    return invalid(fmt::format("-G {}: graphs have calls on a device's memory: --memory device",
+                               a.graph_launches));
+  if (o->collective == Collective::barrier)
+    return invalid(fmt::format("-G {}: a barrier cannot be part of a graph", a.graph_launches));
+  return {};
+}
+
 // nccl-tests take it from the environment.
 void understand_split(const Arguments& a, Options* o) {
   o->split = a.split;
@@ -156,6 +168,7 @@ Status understand(const Arguments& a, Options* o) {
   const Result<BufferMemory> memory = memory_of(a.memory);
   if (!memory) return memory.status();
   o->memory = *memory;
+  SENNIT_RETURN_IF_ERROR(understand_graph(a, o));
   o->iterations = a.iterations;
   o->warm_up = a.warm_up;
   o->check = a.check;
@@ -200,8 +213,8 @@ int run_threads(const Options& options, const BootstrapOptions& process) {
   return *std::max_element(results.begin(), results.end());
 }
 
-// nccl-tests' options by their names there, and some of its own.
-void add_options(const Command& command, Arguments* a) {
+// What is called, and how often: nccl-tests' options by their names there.
+void add_case_options(const Command& command, Arguments* a) {
   command
       .option(
           "collective", a->collective,
@@ -232,6 +245,17 @@ void add_options(const Command& command, Arguments* a) {
   command.option("-r,--root", a->root, "root's rank, or all").show_default();
   command.option("-z,--blocking", a->blocking, "1: blocking calls; 0: start, then wait")
       .within(0, 1)
+      .show_default();
+}
+
+// Who calls it, and on what: the same, and some of its own.
+void add_options(const Command& command, Arguments* a) {
+  add_case_options(command, a);
+  command
+      .option(
+          "-G,--cudagraph", a->graph_launches,
+          "with --memory device: capture the iterations as a CUDA graph, and launch it so often")
+      .within(0, 1000000)
       .show_default();
   command.option("-t,--nthreads", a->threads, "ranks per process, as threads")
       .within(1, 4096)

@@ -37,8 +37,9 @@ struct Options {
   std::vector<Op> ops;
   int root = 0;  // user's rank; -1: each in turn
   bool blocking = true;
-  int threads = 1;  // ranks per process
-  int ranks = 0;    // local processes to start; 0: as launched
+  int graph_launches = 0;  // of a graph of all iterations; 0: there is none
+  int threads = 1;         // ranks per process
+  int ranks = 0;           // local processes to start; 0: as launched
   BufferMemory memory = BufferMemory::sennit;
   std::string split, mesh, dimension;   // command/bench/groups.hpp
   std::string split_named = "--split";  // or the variable of nccl-tests that it comes from

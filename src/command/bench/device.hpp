@@ -7,12 +7,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/cuda/graph.hpp"
 #include "command/bench/bench.hpp"
 #include "command/bench/groups.hpp"
 #include "control/control_plane.hpp"
@@ -31,6 +33,10 @@ class BenchDevice {
   void free(std::byte* memory, size_t bytes) const;
   Status copy(void* to, const void* from, size_t bytes) const;  // and waits for it
   Status synchronize() const { return accelerator_.synchronize(stream_); }
+  // What `calls` puts into the stream, to be launched there.
+  Result<std::unique_ptr<cuda::CapturedGraph>> capture(const std::function<Status()>& calls) const {
+    return cuda::CapturedGraph::of(stream_, calls);
+  }
 
   // In microseconds; nothing where it is unknown: a rank alone, or data that a cache may hold.
   std::optional<double> bound_us(const Options& options, const RankGroups& groups, DataType type,

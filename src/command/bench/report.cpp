@@ -53,6 +53,9 @@ class TableAndJson : public Report {
         table_, "# sennit {} {}: {}, sizes {} to {} bytes, {} iterations after {} to warm up, {}\n",
         sennit_version(), name(options_.collective), ranks, options_.min_bytes, options_.max_bytes,
         options_.iterations, options_.warm_up, options_.check > 0 ? "checked" : "not checked");
+    if (options_.graph_launches > 0)
+      fmt::print(table_, "# the iterations are a CUDA graph, which is launched {} times\n",
+                 options_.graph_launches);
     std::string tiers;
     std::vector<int> groups(tree.tiers.size(), 0);
     for (const Group& g : tree.groups) groups[g.tier]++;
@@ -152,6 +155,7 @@ class TableAndJson : public Report {
         m.binding_tier.empty() ? nlohmann::json() : nlohmann::json(m.binding_tier);
     line["predicted_us"] = or_null(m.predicted_us);
     line["iterations"] = options_.iterations;
+    line["graph_launches"] = options_.graph_launches;
     line["in_place"] = m.in_place ? figures(m, *m.in_place) : nlohmann::json();
     const std::string text = json_to_text(line) + "\n";
     if (std::fwrite(text.data(), 1, text.size(), json_) == text.size() && std::fflush(json_) == 0)

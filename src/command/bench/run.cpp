@@ -1,7 +1,8 @@
 // run.cpp: one rank's part of `sennit bench`: joins the job, runs every case, measures, checks.
 //
 // A time is that of the slowest rank in an iteration, with a barrier of all before each; median,
-// least, mean and most over the iterations. Where the ranks are divided (command/bench/groups.hpp)
+// least, mean and most over the iterations, or over the launches of a graph (-G), of which each has
+// all iterations and gives the mean of them. Where the ranks are divided (command/bench/groups.hpp)
 // each group's communicator does it, all of them at once, and the bound is that of the set. Checks
 // run afterwards on fresh data, with the output poisoned and a guard behind it. Times and error
 // counts are exchanged over the control plane, not by the collectives under test.
@@ -280,7 +281,8 @@ class RankRun {
   Status start(const Case& c, const Buffers& at) {
     const auto type = static_cast<sennit_type_t>(c.type);
     sennit_work_t work = nullptr;
-    sennit_work_t* const handle = options_.blocking ? nullptr : &work;
+    const bool has_handle = !options_.blocking && options_.graph_launches == 0;
+    sennit_work_t* const handle = has_handle ? &work : nullptr;
     sennit_status_t kind = SENNIT_OK;
     // A function of the library in both forms, called in the one that was asked for.
     const auto run = [&](auto blocking, auto other, auto... arguments) {
@@ -332,6 +334,27 @@ class RankRun {
     return result;
   }
 
+  // Captures so many of the call, and launches all of them so often; `taken` gets what one of them
+  // took in each launch.
+  Status launch(const Case& c, const Buffers& at, int calls, int launches,
+                std::vector<uint64_t>* taken) {
+    const Result<std::unique_ptr<cuda::CapturedGraph>> graph = device_->capture([&]() -> Status {
+      for (int i = 0; i < calls; i++)
+        SENNIT_RETURN_IF_ERROR(start(c, {called(at.send), called(at.recv)}));
+      return {};
+    });
+    if (!graph) return graph.status();
+    for (int i = 0; i < launches; i++) {
+      SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
+      const uint64_t before = now_ns();
+      SENNIT_RETURN_IF_ERROR((*graph)->launch());
+      SENNIT_RETURN_IF_ERROR(device_->synchronize());
+      taken->push_back((now_ns() - before) / static_cast<uint64_t>(calls));
+    }
+    // Graphs pass by a communicator that has failed.
+    return from_c(sennit_comm_get_async_error(comm_));
+  }
+
   static size_t largest_side(const Case& c) {
     const uint64_t elements = std::max(c.send_elements(), c.recv_elements());
     return std::max<size_t>(elements * type_bytes(c.type), c.bytes());
@@ -344,12 +367,14 @@ class RankRun {
     SENNIT_RETURN_IF_ERROR(send_.send(whole));
     SENNIT_RETURN_IF_ERROR(recv_.send(whole));
     for (int i = 0; i < options_.warm_up; i++) SENNIT_RETURN_IF_ERROR(call(c, at));
-    std::vector<uint64_t> taken(static_cast<size_t>(options_.iterations));
-    for (uint64_t& ns : taken) {
+    std::vector<uint64_t> taken;
+    if (options_.graph_launches > 0)
+      SENNIT_RETURN_IF_ERROR(launch(c, at, options_.iterations, options_.graph_launches, &taken));
+    for (int i = 0; i < options_.iterations && options_.graph_launches == 0; i++) {
       SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
       const uint64_t before = now_ns();
       SENNIT_RETURN_IF_ERROR(call(c, at));
-      ns = now_ns() - before;
+      taken.push_back(now_ns() - before);
     }
     uint64_t wrong = 0;
     for (int i = 0; i < options_.check; i++)
@@ -366,8 +391,9 @@ class RankRun {
     fill_input(c, seed, at.send);
     SENNIT_RETURN_IF_ERROR(send_.send(whole));
     SENNIT_RETURN_IF_ERROR(recv_.send(whole));
+    std::vector<uint64_t> taken;
     SENNIT_RETURN_IF_ERROR(from_c(sennit_barrier(world_)));
-    SENNIT_RETURN_IF_ERROR(call(c, at));
+    SENNIT_RETURN_IF_ERROR(options_.graph_launches > 0 ? launch(c, at, 1, 1, &taken) : call(c, at));
     SENNIT_RETURN_IF_ERROR(send_.fetch(whole));
     SENNIT_RETURN_IF_ERROR(recv_.fetch(whole));
     Checked output = check_output(c, seed, at.recv);

@@ -94,6 +94,39 @@ TEST(Bench, EveryCollectiveIsRightOnADevice) {
   }
 }
 
+TEST(Bench, EveryCollectiveIsRightInAGraph) {
+  for (const std::string collective : kCollectives) {
+    if (collective == "barrier") continue;
+    SCOPED_TRACE(collective);
+    const std::string ranks = collective == "all_reduce" ? "--ranks 3 -z 0" : "-t 1 -g 3";
+    const Outcome o = run("sennit",
+                          "bench " + collective + " " + ranks +
+                              " --memory device -G 3 -b 48K -e 384K -f 8 -n 2 -w 1 -r all "
+                              "-d int32 --json - 2>&1",
+                          "LD_LIBRARY_PATH=" SENNIT_BINARY_DIR "/soft_gpu ");
+    ASSERT_EQ(o.status, 0) << o.output;
+    int measured = 0;
+    for (const nlohmann::json& line : lines(o.output)) {
+      if (!line.is_object()) continue;
+      measured++;
+      EXPECT_EQ(line["wrong"], 0) << line;
+      EXPECT_EQ(line["graph_launches"], 3) << line;
+      EXPECT_GT(line["time_us"], 0.0) << line;
+    }
+    EXPECT_GE(measured, 2) << o.output;
+  }
+}
+
+TEST(Bench, WhatCannotBeInAGraphIsNamed) {
+  const Outcome host = run("sennit", "bench all_reduce -G 3 -b 1K -e 1K 2>&1");
+  EXPECT_EQ(host.status, 2) << host.output;
+  EXPECT_NE(host.output.find("-G 3: graphs have calls on a device's memory"), std::string::npos)
+      << host.output;
+  const Outcome barrier = run("sennit", "bench barrier -G 3 --memory device 2>&1");
+  EXPECT_EQ(barrier.status, 2) << barrier.output;
+  EXPECT_NE(barrier.output.find("-G 3: a barrier"), std::string::npos) << barrier.output;
+}
+
 TEST(Bench, ADeviceThatIsNotThereIsNamed) {
   const Outcome none =
       run("sennit", "bench all_reduce --memory device -e 1K -b 1K 2>&1", "CUDA_VISIBLE_DEVICES= ");
@@ -193,7 +226,7 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench broadcast -r 7 -t 2 -b 8 -e 8", "-r 7: there are 2 ranks"},
       {"bench all_reduce --speed 9", "--speed"},
       {"bench all_reduce -t 3 -b 8 -e 8 --split 'MOD 2'", "rank 1 is alone in its group"},
-      {"bench all_reduce -b 8 -e 8 -G 10", "-G"},  // of nccl-tests, and without a meaning here
+      {"bench all_reduce -b 8 -e 8 -R 1", "-R"},  // of nccl-tests, and without a meaning here
       {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
       {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},
       {"foo", "there is no command 'foo'; the commands are: bench"},
@@ -225,7 +258,7 @@ TEST(Bench, AnOutputThatCannotBeWrittenIsSaid) {
 
 #ifndef SENNIT_SANITIZED  // whose memory is more than any limit of addresses
 TEST(Bench, ThreadsThatCannotBeAreSaid) {
-  const Outcome o = sennit_test::sh("ulimit -v 2000000; exec timeout 60 " SENNIT_BINARY_DIR
+  const Outcome o = sennit_test::sh("ulimit -v 2000000; exec timeout 300 " SENNIT_BINARY_DIR
                                     "/bin/sennit bench all_reduce -t 4000 -b 8 -e 8 -n 1 -w 0");
   EXPECT_EQ(o.status, 3) << o.output;
   EXPECT_EQ(o.output.find("terminate called"), std::string::npos) << o.output;
