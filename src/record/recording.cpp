@@ -24,6 +24,7 @@
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/mutex.hpp"
+#include "base/process/file_room.hpp"
 #include "record/notes.hpp"
 
 namespace sennit {
@@ -198,9 +199,8 @@ bool Recording::make_file(const RecordingOwner& owner, const std::string& folder
   });
   if (fd_ < 0) return false;
   void* memory = MAP_FAILED;
-  // posix_fallocate returns its error and leaves errno alone.
   const auto takes_room = [this] {
-    const int error = posix_fallocate(fd_, 0, static_cast<off_t>(bytes_));
+    const int error = give_room(fd_, 0, static_cast<off_t>(bytes_));
     if (error != 0) errno = error;
     return error == 0;
   };

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <regex>
@@ -330,7 +329,6 @@ TEST(Recording, GoesOnWithoutAFile) {
 TEST_F(RecordingFile, WhyThereIsNoneIsSaid) {
   Process rank([this] {
     const rlimit one_page{RecordingHeader::kBytes, RecordingHeader::kBytes};
-    std::signal(SIGXFSZ, SIG_IGN);
     testing::internal::CaptureStderr();
     setrlimit(RLIMIT_FSIZE, &one_page);
     const bool none = open()->path().empty();

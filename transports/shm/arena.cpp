@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/options.hpp"
 #include "base/process/descriptors.hpp"
+#include "base/process/file_room.hpp"
 #include "base/process/memory_left.hpp"
 
 namespace sennit::shm {
@@ -28,9 +29,10 @@ std::unique_ptr<Arena> Arena::create(size_t bytes) {
   std::unique_ptr<Arena> arena(new Arena);
   arena->fd_ = off_standard_streams(memfd_create("sennit", MFD_CLOEXEC));
   struct stat info {};
-  if (arena->fd_ < 0 || ftruncate(arena->fd_, static_cast<off_t>(bytes)) != 0 ||
-      fstat(arena->fd_, &info) != 0) {
-    log(LogLevel::warn, "shm: no shared memory of {}: {}", format_bytes(bytes), strerror(errno));
+  int error = arena->fd_ < 0 ? errno : give_length(arena->fd_, static_cast<off_t>(bytes));
+  if (!error && fstat(arena->fd_, &info) != 0) error = errno;
+  if (error) {
+    log(LogLevel::warn, "shm: no shared memory of {}: {}", format_bytes(bytes), room_error(error));
     return nullptr;
   }
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena->fd_, 0);
@@ -57,7 +59,7 @@ void* Arena::allocate(size_t bytes) {
   const auto [offset, available] = *extent;
   const auto first = static_cast<off_t>(offset);
   const Status taken = take_memory(bytes, [&](size_t done, size_t piece) {
-    return posix_fallocate(fd_, first + static_cast<off_t>(done), static_cast<off_t>(piece)) == 0;
+    return give_room(fd_, first + static_cast<off_t>(done), static_cast<off_t>(piece)) == 0;
   });
   if (!taken.ok()) {
     log(LogLevel::info, "shm: {}", taken.text());

@@ -20,6 +20,7 @@
 
 #include "base/log.hpp"
 #include "base/options.hpp"
+#include "base/process/file_room.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -228,8 +229,8 @@ Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& c
                     error == EMFILE ? ": raise the limit of open files (ulimit -n)" : ""));
   }
   own->linked_ = true;
-  int error = ftruncate(fd, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  if (!error) error = posix_fallocate(fd, 0, static_cast<off_t>(head));
+  int error = give_length(fd, static_cast<off_t>(bytes));
+  if (!error) error = give_room(fd, 0, static_cast<off_t>(head));
   void* memory =
       error ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (!error && memory == MAP_FAILED) error = errno;
@@ -238,7 +239,7 @@ Result<std::unique_ptr<OwnSegment>> OwnSegment::create(const TransportContext& c
   if (error)
     return Status(SENNIT_OUT_OF_RESOURCES,
                   fmt::format("shm: cannot map {} of {}: {}; or set SENNIT_TRANSPORTS=tcp",
-                              format_bytes(bytes), path, strerror(error)));
+                              format_bytes(bytes), path, room_error(error)));
   own->mapping_ = Mapping(memory, bytes);
   SegmentHeader& header = own->header();
   header.nonce[0] = address.nonce[0];

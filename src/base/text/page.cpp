@@ -6,6 +6,8 @@
 
 #include <fmt/core.h>
 
+#include "base/text/json.hpp"
+
 namespace sennit {
 namespace {
 
@@ -54,7 +56,9 @@ constexpr double kDotRadius = 3.2;
 
 std::string escape(const std::string& text) {
   std::string safe;
-  for (const char c : text) {
+  // XML ends at bytes that are no UTF-8, as a name may have; JSON has them replaced.
+  const std::string utf8 = parse_json(json_to_text(nlohmann::json(text))).get<std::string>();
+  for (const char c : utf8) {
     if (c == '&')
       safe += "&amp;";
     else if (c == '<')

@@ -11,7 +11,8 @@
 namespace sennit {
 
 // Text for HTML and SVG, in elements and in attributes: what means something in markup becomes an
-// entity; control characters, which XML forbids, are left out.
+// entity; of what XML forbids control characters are left out, and bytes that are no UTF-8 replaced
+// by U+FFFD.
 std::string escape(const std::string& text);
 
 // The whole page. lead: markup of the paragraph below the title; empty: none. style: CSS of this

@@ -49,6 +49,7 @@ TEST(Charts, WhatHasNoLogarithmHasAPlace) {
 
 TEST(Pages, TextIsNoMarkup) {
   EXPECT_EQ(escape("<b a='\"'>&\x01\n"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\n");
+  EXPECT_EQ(escape("n\xc3\xa4he a\xff"), "n\xc3\xa4he a\xef\xbf\xbd") << "XML has UTF-8 alone";
   EXPECT_NE(html_table({"<h>"}, {{"<c>"}}).find("<th>&lt;h&gt;</th>"), std::string::npos);
 }
 

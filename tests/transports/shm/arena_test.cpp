@@ -6,15 +6,32 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <map>
 #include <random>
 #include <vector>
 
+#include "tests/support/process.hpp"
 #include "tests/support/seed.hpp"
 #include "transports/shm/registered.hpp"
+
+namespace {
+bool g_signals_come = false;
+}  // namespace
+
+// In place of the system's: where the test says so, that of a kernel that breaks off at a signal.
+extern "C" __attribute__((visibility("default"))) int posix_fallocate(int fd, off_t first,
+                                                                      off_t bytes) {
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  if (g_signals_come && sigismember(&blocked, SIGALRM) == 0) return EINTR;
+  return fallocate(fd, 0, first, bytes) == 0 ? 0 : errno;
+}
 
 namespace sennit::shm {
 namespace {
@@ -49,6 +66,31 @@ TEST(Arena, GivesEachPageOnceAndTakesItBack) {
   void* const all = arena->allocate(8 * kPage);
   EXPECT_NE(all, nullptr) << "free neighbours have become one";
   EXPECT_EQ(arena->allocate(kPage), nullptr) << "it is full";
+}
+
+// A profiler's timer, say.
+TEST(Arena, IsGivenMemoryWhileSignalsCome) {
+  const std::unique_ptr<Arena> arena = Arena::create(kPage);
+  ASSERT_NE(arena, nullptr);
+  g_signals_come = true;
+  EXPECT_NE(arena->allocate(kPage), nullptr);
+  g_signals_come = false;
+}
+
+// Where the kernel would end the process with SIGXFSZ.
+TEST(Arena, ThereIsNoneBeyondTheLimitOfAFile) {
+  sennit_test::Process process([] {
+    const rlimit one_page{kPage, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &one_page);
+    testing::internal::CaptureStderr();
+    const bool none = Arena::create(2 * kPage) == nullptr;
+    return (none ? "none: " : "there: ") + testing::internal::GetCapturedStderr();
+  });
+  const std::string said = process.outcome();
+  EXPECT_EQ(said.find("none: "), 0u) << said;
+  EXPECT_NE(said.find("File too large: raise the limit of a file's size (ulimit -f)"),
+            std::string::npos)
+      << said;
 }
 
 TEST(Arena, MapsItsPagesElsewhereAsWell) {
