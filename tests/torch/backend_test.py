@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import json
 import multiprocessing
 import os
 import signal
@@ -14,6 +15,7 @@ import traceback
 import unittest
 
 import numpy
+import sennit
 import sennit_torch
 import torch
 import torch.distributed as dist
@@ -79,6 +81,12 @@ def within(seconds):
     yield
     took = time.monotonic() - began
     assert took < seconds, f"took {took:.1f} s"
+
+
+def interrupt_soon():
+    """As by Control-C, also where this was started in the background of a shell, which has it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
 
 
 def error_of(call, *args, **options):
@@ -259,6 +267,40 @@ class Ends(unittest.TestCase):
             return error_of(dist.new_group, [0, 1, 2], timeout=limit) if rank != 2 else time.sleep(1.5)
 
         self.assertRegex(on_ranks(3, body)[0], "DistBackendError.*did not come within 500 ms: 2")
+
+    def test_control_c_ends_a_start(self):
+        def start(store, rank):
+            limit = 20.0  # seconds, after which it fails otherwise
+            return sennit_torch._core.process_group(store, rank, 2, limit, "sennit", "0", [], False)
+
+        def others_know(store):
+            store.set("sennit/start/word", bytes(sennit.unique_id()))
+
+        # Nobody else comes: rank 0 waits in the store, rank 1 as well, and then in the library, with an id.
+        for rank, prepare in (0, None), (1, None), (1, others_know):
+            with tempfile.TemporaryDirectory() as folder:
+                for store in dist.HashStore(), dist.FileStore(f"{folder}/store", 2):
+                    if prepare:
+                        prepare(store)
+                    with self.assertRaises(KeyboardInterrupt):
+                        interrupt_soon()
+                        start(store, rank)
+                    if not prepare:  # else rank 0 has seen it
+                        self.assertFalse(store.check([f"sennit/start/{rank}"]))
+
+    def test_control_c_ends_a_monitored_barrier(self):
+        def body(rank):
+            store = dist.distributed_c10d._get_default_store()
+            if rank == 0:
+                return store.wait(["interrupted"])
+            try:
+                interrupt_soon()
+                dist.monitored_barrier()
+            except KeyboardInterrupt:
+                store.set("interrupted", "1")
+                return "interrupted"
+
+        self.assertEqual(on_ranks(2, body, timeout=20), [None, "interrupted"])
 
     @unittest.skipUnless(hasattr(dist, "split_group"), "PyTorch of before 2.5")
     def test_a_split_names_who_does_not_come(self):
@@ -451,6 +493,30 @@ class Failures(unittest.TestCase):
             return ones.tolist()
 
         self.assertEqual(on_ranks(2, body), [[2.0] * 4] * 2)
+
+    @unittest.skipUnless(hasattr(dist.distributed_c10d, "FlightRecorderHook"), "PyTorch of before 2.15")
+    def test_the_flight_recorder_tells_what_has_completed(self):
+        def states():
+            dump = torch._C._distributed_c10d._dump_fr_trace_json(backend="sennit")
+            return [(entry["profiling_name"], entry["state"]) for entry in json.loads(dump)["entries"]]
+
+        def body(rank):
+            dist.all_reduce(torch.ones(4))
+            kept = dist.all_reduce(torch.ones(4), async_op=True)  # nobody waits for it before it is looked for
+            hangs = dist.irecv(torch.zeros(1), 1 - rank, tag=1)
+            dist.barrier()
+            deadline = time.monotonic() + 30
+            while (seen := states())[1][1] != "completed" and time.monotonic() < deadline:
+                time.sleep(0.1)
+            dist.barrier()
+            kept.wait()
+            dist.send(torch.ones(1), 1 - rank, tag=1)
+            hangs.wait()
+            return [state for _, state in seen], {state for _, state in states()}
+
+        for seen, last in on_ranks(2, body):
+            self.assertEqual(seen[:3], ["completed", "completed", "scheduled"])
+            self.assertEqual(last, {"completed"})
 
     def test_inference_mode(self):
         def body(rank):

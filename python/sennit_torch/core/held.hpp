@@ -5,6 +5,7 @@
 #include <mutex>
 #include <string>
 
+#include "core/completions.hpp"
 #include "sennit/sennit.h"
 
 namespace sennit_torch {
@@ -19,6 +20,7 @@ struct HeldCommunicator {
   const sennit_comm_t comm;
   const bool has_devices;  // all ranks of the job have a CUDA device
   std::mutex calls;        // several threads may use one process group: their calls have an order
+  Completions completions;
 };
 
 // The group of all the job's ranks, which this process's other groups are made out of, as long as

@@ -14,6 +14,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/device.hpp"
+#include "core/meeting.hpp"
 #include "core/reduction.hpp"
 #include "core/registered.hpp"
 #include "core/tensors.hpp"
@@ -34,60 +35,6 @@ sennit_status_t receive_from(void* recv, size_t count, sennit_type_t type, int p
 }
 
 const std::string kPassed = "passed";  // rank 0's word in a monitored barrier
-
-using Word = std::vector<uint8_t>;
-
-void forget(c10d::Store& store, const std::string& key) {
-  try {
-    store.deleteKey(key);
-  } catch (const std::exception&) {  // not every store can
-  }
-}
-
-// Whether a rank says by then that it has come; its key goes.
-bool comes(c10d::Store& store, const std::string& key, Time deadline) {
-  const auto left =
-      std::chrono::duration_cast<Milliseconds>(deadline - std::chrono::steady_clock::now());
-  try {
-    store.wait({key}, std::max(left, Milliseconds(1)));
-  } catch (const std::exception&) {
-    return false;
-  }
-  forget(store, key);
-  return true;
-}
-
-// All ranks of a group come here, or rank 0 says who does not within the time. Then all have its
-// word. What waits afterwards may wait longer.
-Word meet(c10d::Store& store, const std::string& prefix, int rank, int size, Milliseconds timeout,
-          const std::function<Word()>& word) {
-  const std::string given = prefix + "word";
-  if (rank != 0) {
-    const std::string own = prefix + std::to_string(rank);
-    store.set(own, Word{1});
-    try {
-      store.wait({given}, timeout);
-    } catch (const std::exception&) {
-      forget(store, own);
-      throw;
-    }
-    return store.get(given);
-  }
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  std::string missing;
-  for (int other = 1; other < size; other++) {
-    const std::string key = prefix + std::to_string(other);
-    if (comes(store, key, deadline)) continue;
-    missing += (missing.empty() ? "" : ", ") + std::to_string(other);
-    forget(store, key);
-  }
-  if (!missing.empty())
-    throw_error("start", "of " + std::to_string(size) + " ranks, did not come within " +
-                             std::to_string(timeout.count()) + " ms: " + missing);
-  const Word own = word();
-  store.set(given, own);
-  return own;
-}
 
 // What keys of a job in a store begin with, which may have those of one before.
 std::string name_of(const Word& id) {
@@ -118,6 +65,36 @@ std::shared_ptr<DeviceCalls> device_calls_of(const HeldCommunicator& comm, int s
   std::iota(all.begin(), all.end(), 0);
   return std::make_shared<DeviceCalls>(group_of(comm, all, name + "/devices"));
 }
+
+// Communicators are made in the thread that Python has called. What a signal's handler throws while
+// one waits ends it, and is thrown again when the library has returned.
+class Interruption {
+ public:
+  explicit Interruption(sennit_config_t* config) {
+    config->interrupted_user = this;
+    config->interrupted = [](void* self) {
+      try {
+        check_signals();
+        return 0;
+      } catch (...) {
+        static_cast<Interruption*>(self)->thrown_ = std::current_exception();
+        return 1;
+      }
+    };
+  }
+  // What was made all the same others would wait for: it is aborted.
+  void rethrow(sennit_comm_t made) const {
+    if (!thrown_) return;
+    if (made) {
+      sennit_comm_abort(made);
+      sennit_comm_destroy(made);
+    }
+    std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::exception_ptr thrown_;
+};
 
 }  // namespace
 
@@ -166,9 +143,11 @@ std::shared_ptr<HeldCommunicator> ProcessGroupSennit::start_job(int rank, int si
   const Milliseconds arrival = has_device ? timeout_.load() : std::max(timeout_.load(), kLongest);
   config.arrival_timeout_ms =
       static_cast<int32_t>(std::clamp<int64_t>(arrival.count(), 1, 2'000'000'000));
+  Interruption interruption(&config);
   sennit_comm_t made = nullptr;
   const sennit_status_t began = sennit_comm_init_rank(&made, size, &id, rank, &config);
   if (rank == 0) forget(*store_, start + "word");  // all have it; the store may see another job
+  interruption.rethrow(made);
   if (began != SENNIT_OK) throw_error("start", sennit_last_error());
   // Whether all ranks have one.
   int32_t have = has_device ? 1 : 0;
@@ -247,6 +226,17 @@ void ProcessGroupSennit::shutdown() {
   if (const std::shared_ptr<HeldCommunicator> comm = comm_.exchange(nullptr))
     TorchCall::settle(comm.get(), std::chrono::steady_clock::now() + kPatience);
 }
+
+#ifdef SENNIT_TORCH_HAS_COMPLETION_HOOKS
+void ProcessGroupSennit::registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) {
+  held("registerCompletionHook")->completions.add(hook_id, std::move(hook));
+  Watcher::instance().look_at_all();
+}
+
+void ProcessGroupSennit::unregisterCompletionHook(int64_t hook_id) {
+  if (const std::shared_ptr<HeldCommunicator> comm = comm_) comm->completions.remove(hook_id);
+}
+#endif
 
 Milliseconds ProcessGroupSennit::or_default(Milliseconds timeout) const {
   return timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
@@ -831,11 +821,14 @@ void ProcessGroupSennit::monitoredBarrier(const c10d::BarrierOptions& options, b
   const uint64_t number = monitored_++;
   if (rank_ != 0) {
     store_->set(key(number, std::to_string(rank_)), std::vector<uint8_t>{1});
-    std::string failure;
+    std::string failure = "rank 0 says nothing";
     try {
-      store_->wait({key(number, "word")}, timeout_);
-      const std::vector<uint8_t> word = store_->get(key(number, "word"));
-      failure.assign(word.begin(), word.end());
+      if (comes(*store_, key(number, "word"), std::chrono::steady_clock::now() + timeout_.load())) {
+        const Word word = store_->get(key(number, "word"));
+        failure.assign(word.begin(), word.end());
+      }
+    } catch (const pybind11::error_already_set&) {  // the handler of a signal
+      throw;
     } catch (const std::exception& error) {
       failure = error.what();
     }
@@ -866,7 +859,11 @@ std::string ProcessGroupSennit::late_ranks(const std::string& prefix, Millisecon
     if (left.count() <= 0 && !wait_for_all)
       return "Rank 0 timed out in monitoredBarrier after " + in_time + ", before rank " +
              std::to_string(rank) + " was seen";
-    if (!comes(*store_, prefix + std::to_string(rank), deadline)) late.push_back(rank);
+    const std::string key = prefix + std::to_string(rank);
+    if (comes(*store_, key, deadline))
+      forget(*store_, key);
+    else
+      late.push_back(rank);
   }
   if (late.empty()) return "";
   std::string ranks = late.size() == 1 ? "Rank" : "Ranks";

@@ -49,6 +49,12 @@ class ProcessGroupSennit : public c10d::Backend {
   void shutdown() override;
   // Of calls on devices, which become one; others are made at once.
   bool supportsCoalescing() const override { return device_calls_.load() != nullptr; }
+#ifdef SENNIT_TORCH_HAS_COMPLETION_HOOKS
+  // Where no call is on a device: what is over there nobody sees on the host.
+  bool supportsCompletionHooks() const override { return device_calls_.load() == nullptr; }
+  void registerCompletionHook(int64_t hook_id, c10d::CompletionHook hook) override;
+  void unregisterCompletionHook(int64_t hook_id) override;
+#endif
   void startCoalescing() override;
   MadeWork endCoalescing() override;
 

@@ -14,6 +14,7 @@ namespace {
 
 constexpr Milliseconds kShortestNap{1}, kLongestNap{4};
 constexpr Milliseconds kHeldUp{10};
+constexpr Milliseconds kLooksAtAll{1000};
 
 std::atomic<Watcher*> the_watcher{nullptr};
 
@@ -91,7 +92,24 @@ void Watcher::watch(std::shared_ptr<TorchCall> call, Then then) {
   changed_.notify_all();
 }
 
+void Watcher::look_at_all() {
+  const std::scoped_lock lock(mutex_);
+  if (std::exchange(looking_at_all_, true)) return;
+  std::thread([this] {
+    for (;;) {
+      std::this_thread::sleep_for(kLooksAtAll);
+      const std::scoped_lock looking(look_at_all_mutex_);
+      if (settled_) return;
+      TorchCall::look_at_all();
+    }
+  }).detach();
+}
+
 void Watcher::settle(Time until) {
+  {
+    const std::scoped_lock lock(look_at_all_mutex_);
+    settled_ = true;
+  }
   {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, until, [&] { return out_ == 0; });

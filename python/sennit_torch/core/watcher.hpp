@@ -48,7 +48,11 @@ class Watcher {
 
   // Keeps the call until it has completed or expired; runs what follows then, if there is any.
   void watch(std::shared_ptr<TorchCall> call, Then then);
-  // Until all calls have completed and what follows has run, or the time is over.
+  // From now on all calls of this process are looked at about once a second, since somebody wants
+  // to be told that they have completed.
+  void look_at_all();
+  // At the interpreter's exit: until all calls have completed and what follows has run, or the time
+  // is over.
   void settle(Time until);
 
  private:
@@ -60,6 +64,9 @@ class Watcher {
   std::vector<Watched> calls_;  // which the thread has not taken yet
   size_t out_ = 0;              // with those that it has
   bool looking_ = false;        // the thread has begun
+  bool looking_at_all_ = false;
+  std::mutex look_at_all_mutex_;
+  bool settled_ = false;  // the interpreter ends: nothing lets go of its objects any more
   Callbacks callbacks_;
 };
 

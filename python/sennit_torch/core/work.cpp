@@ -23,6 +23,11 @@ CallsOut& calls_out() {
   return *out;
 }
 
+uint64_t next_key() {
+  static std::atomic<uint64_t> keys{0};
+  return keys++;
+}
+
 // The call is over.
 void fulfil(c10::ivalue::Future& future, const TorchCall& call) {
   if (const std::exception_ptr error = call.error())
@@ -61,7 +66,7 @@ std::shared_ptr<HeldCommunicator> WholeJob::held() {
 }
 
 TorchCall::TorchCall(std::shared_ptr<HeldCommunicator> comm, Parts parts, const Start& start)
-    : comm_(std::move(comm)), parts_(std::move(parts)) {
+    : comm_(std::move(comm)), key_(next_key()), parts_(std::move(parts)) {
   // Any thread may end the call: what is left to do is done in the state of the one that made it,
   // as in its inference mode.
   if (parts_.after)
@@ -106,8 +111,11 @@ void TorchCall::end(sennit_status_t status) {
   parts_.after = nullptr;
   ended_at_ = std::chrono::steady_clock::now();
   ended_ = true;
-  const std::scoped_lock lock(calls_out().mutex);
-  calls_out().calls.erase(this);
+  {
+    const std::scoped_lock lock(calls_out().mutex);
+    calls_out().calls.erase(this);
+  }
+  if (!error_) comm_->completions.tell(key_);
 }
 
 // Whoever comes while another thread waits for the call, such as the watcher, waits for the lock,
@@ -178,20 +186,26 @@ bool TorchCall::is_over() {
 std::exception_ptr TorchCall::error() const { return ended_ ? error_ : nullptr; }
 int TorchCall::source() const { return ended_ ? source_ : -1; }
 
-void TorchCall::settle(const HeldCommunicator* of, Time until) {
+std::vector<std::shared_ptr<TorchCall>> TorchCall::out(const HeldCommunicator* of) {
   std::vector<std::shared_ptr<TorchCall>> calls;
-  {
-    const std::scoped_lock lock(calls_out().mutex);
-    for (TorchCall* const out : calls_out().calls)
-      if (std::shared_ptr<TorchCall> call = out->weak_from_this().lock();
-          call && (!of || call->comm_.get() == of))
-        calls.push_back(std::move(call));
-  }
+  const std::scoped_lock lock(calls_out().mutex);
+  for (TorchCall* const out : calls_out().calls)
+    if (std::shared_ptr<TorchCall> call = out->weak_from_this().lock();
+        call && (!of || call->comm_.get() == of))
+      calls.push_back(std::move(call));
+  return calls;
+}
+
+void TorchCall::look_at_all() {
+  for (const auto& call : out(nullptr)) call->done();
+}
+
+void TorchCall::settle(const HeldCommunicator* of, Time until) {
   const auto left = [&] {
     return std::max(Milliseconds(0), std::chrono::duration_cast<Milliseconds>(
                                          until - std::chrono::steady_clock::now()));
   };
-  for (const auto& call : calls)
+  for (const auto& call : out(of))
     if (!call->wait(left())) call->abort();
 }
 

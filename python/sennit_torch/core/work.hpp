@@ -51,6 +51,7 @@ class TorchCall : public std::enable_shared_from_this<TorchCall> {
   void complete(Milliseconds timeout);
   bool done();
   bool ended() const { return ended_; }  // somebody has seen that it is done
+  uint64_t key() const { return key_; }  // no other call of this process has it
   // Whether it is done; it expires where its own time is over.
   bool is_over();
   void abort() { sennit_comm_abort(comm_->comm); }
@@ -63,12 +64,17 @@ class TorchCall : public std::enable_shared_from_this<TorchCall> {
   // Waits until then for all calls of a communicator, or of this process (null). Those that are
   // still out fail with their communicators, which are aborted.
   static void settle(const HeldCommunicator* of, Time until);
+  // Looks which of this process have completed, where nobody waits for them.
+  static void look_at_all();
 
  private:
+  // Those that are out, of a communicator or of this process (null).
+  static std::vector<std::shared_ptr<TorchCall>> out(const HeldCommunicator* of);
   void expire();
   void end(sennit_status_t status);
 
   const std::shared_ptr<HeldCommunicator> comm_;
+  const uint64_t key_;
   Parts parts_;
   const Time started_ = std::chrono::steady_clock::now();
   std::timed_mutex mutex_;  // held while somebody waits
@@ -101,6 +107,9 @@ class TorchWork : public c10d::Work {
   float getDuration() const override;
   uint64_t getSequencenumber() const override { return sequence_; }
   Milliseconds getTimeout() const override { return call_->parts().timeout; }
+#ifdef SENNIT_TORCH_HAS_COMPLETION_HOOKS
+  uint64_t getCompletionKey() const override { return call_->key(); }
+#endif
 
  private:
   void event_ends();
