@@ -56,7 +56,7 @@ TEST(CreateGroupOfProcesses, IsRefusedWhereTheOtherHasLostAMember) {
     sennit_comm_destroy(comm);
     return text;
   });
-  const auto reports = processes.reports(60s);
+  const auto reports = processes.reports(240s);
   for (const size_t rank : {size_t{0}, size_t{1}}) {
     ASSERT_TRUE(reports[rank].has_value());
     for (const char* part : {"peer failed", "rank 2", "create_group of ranks 0,1",

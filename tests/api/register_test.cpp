@@ -115,7 +115,7 @@ TEST_F(OneRank, SennitsOwnMemoryIsFine) {
 const Processes::Environment kShm = {{"SENNIT_TRANSPORTS", "shm"}, {"SENNIT_EAGER_BYTES", "1K"}};
 
 void expect_ok(Processes& ranks) {
-  const auto reports = ranks.reports(40s);
+  const auto reports = ranks.reports(240s);
   for (size_t r = 0; r < reports.size(); r++)
     EXPECT_EQ(reports[r].value_or("(did not end)"), "ok") << "rank " << r;
 }
@@ -369,7 +369,7 @@ TEST(Registered, AKilledRankLeavesNothingBehind) {
         },
         kShm);
     for (int r = 0; r < 4; r++) pids.push_back(ranks.pid(r));
-    const auto reports = ranks.reports(20s);
+    const auto reports = ranks.reports(240s);
     for (const size_t r : {0, 1, 3})
       EXPECT_NE(reports[r].value_or("(hangs)").find("rank 2"), std::string::npos)
           << reports[r].value_or("(hangs)");

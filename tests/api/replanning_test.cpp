@@ -226,7 +226,7 @@ TEST(Replanning, OutlivesTheCoordinator) {
     Processes ranks(
         kRanks, [&](int rank) { return calls_after_the_coordinators_end(rank, after_us); },
         kEnvironment);
-    const auto reports = ranks.reports(60s);
+    const auto reports = ranks.reports(240s);
     for (size_t r = 1; r < reports.size(); r++)
       EXPECT_EQ(reports[r].value_or("nothing"), "well") << "rank " << r << ", " << after_us;
   }

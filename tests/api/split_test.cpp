@@ -101,7 +101,7 @@ TEST(Split, AbortedBeforeAllHaveMadeIt) {
       {{"SENNIT_FAULTS", "rank=0,delay=400ms"},
        {"SENNIT_ARRIVAL_TIMEOUT", "8000"},
        {"SENNIT_LOG", "error"}});
-  for (const auto& report : ranks.reports(40s))
+  for (const auto& report : ranks.reports(240s))
     EXPECT_EQ(report, "aborted; aborted; aborted; aborted; ");
 }
 
@@ -194,7 +194,7 @@ TEST_P(Lives, GiveBackAllThatTheyTook) {
         return report;
       },
       {{"SENNIT_TRANSPORTS", GetParam()}});
-  for (const auto& report : ranks.reports(60s)) EXPECT_EQ(report, "constant");
+  for (const auto& report : ranks.reports(240s)) EXPECT_EQ(report, "constant");
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Lives, testing::Values("shm", "tcp", "ucx"),

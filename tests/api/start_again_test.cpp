@@ -92,7 +92,7 @@ std::string start_until_it_works(int rank, int late_rank, std::chrono::milliseco
   if (rank == late_rank) std::this_thread::sleep_for(late);
   sennit_comm_t comm = nullptr;
   for (int tries = 0; sennit_comm_init_env(&comm, nullptr) != SENNIT_OK; tries++)
-    if (tries == 20) return last_error("the last of 20");
+    if (tries == 50) return last_error("the last of 50");
   const std::string wrong = use(comm, 1);
   sennit_comm_destroy(comm);
   return wrong.empty() ? start_again({.starts = 3}, 0) : wrong;  // as if nothing had happened
@@ -152,7 +152,7 @@ TEST(StartAgain, WhereRankZeroHasSeveralAddresses) {
                            seed + static_cast<uint64_t>(rank));
       },
       Processes::Environment{{"SENNIT_TRANSPORTS", "tcp"}});
-  expect_done(ranks, 60s);
+  expect_done(ranks, 240s);
 }
 
 TEST(StartAgain, FromThreeThreads) {
@@ -166,7 +166,7 @@ TEST(StartAgain, FromThreeThreads) {
       if (report != "done") return report;
     return std::string("done");
   });
-  expect_done(ranks, 60s);
+  expect_done(ranks, 240s);
 }
 
 TEST(StartAgain, AfterAStartThatFailed) {
@@ -176,7 +176,7 @@ TEST(StartAgain, AfterAStartThatFailed) {
       jobs.push_back(std::make_unique<Processes>(
           kRanks, [=](int rank) { return start_until_it_works(rank, late_rank, late); },
           Processes::Environment{{"SENNIT_ARRIVAL_TIMEOUT", "1000"}}));
-  for (auto& job : jobs) expect_done(*job, 60s);
+  for (auto& job : jobs) expect_done(*job, 240s);
 }
 
 // ---- under mpirun, whose PMIx server carries the ids ----

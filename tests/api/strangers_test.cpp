@@ -19,14 +19,17 @@
 #include <fmt/core.h>
 
 #include "sennit/sennit.h"
+#include "tests/support/eventually.hpp"
 #include "tests/support/processes.hpp"
 
 using namespace std::chrono_literals;
+using sennit_test::Arrivals;
 using sennit_test::Processes;
 
 namespace {
 
 constexpr int kHalfOpen = 1000;  // per port
+constexpr auto kLimit = 60s;     // only who hangs takes so long
 
 // The ports on which a process listens: its sockets, looked up in the tables of its network
 // namespace.
@@ -57,6 +60,17 @@ std::set<uint16_t> listening_ports(pid_t pid) {
   return ports;
 }
 
+// The bootstrap's and that for data: until the second is there too, a rank is still starting.
+std::set<uint16_t> both_ports(pid_t pid) {
+  std::set<uint16_t> ports;
+  EXPECT_TRUE(sennit_test::eventually([&] {
+    ports = listening_ports(pid);
+    return ports.size() == 2;
+  })) << ports.size()
+      << " ports";
+  return ports;
+}
+
 int connect_to(uint16_t port) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
@@ -74,13 +88,13 @@ std::string read_file(const std::string& path) {
 }
 
 // Joins, waits for the strangers to be there, then talks to everybody for a while.
-std::string work_under_siege(const std::string& log_path) {
+std::string work_under_siege(const std::string& log_path, const Arrivals& besiegers) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   dup2(log, STDERR_FILENO);
   sennit_comm_t comm = nullptr;
   if (sennit_comm_init_env(&comm, nullptr) != SENNIT_OK)
     return std::string("init failed: ") + sennit_last_error();
-  std::this_thread::sleep_for(500ms);
+  besiegers.await(1, kLimit);
   std::vector<float> x(80'000, 1.0f), y(x.size());
   std::string text = "done";
   for (int i = 0; i < 60 && text == "done"; i++) {
@@ -119,17 +133,13 @@ class Strangers : public testing::Test {
 
 TEST_F(Strangers, AThousandAtEveryPortDoNotStopTheJob) {
   std::mt19937 random(5);
-  Processes ranks(8, [&](int rank) { return work_under_siege(log_of(rank)); },
+  Arrivals besiegers;
+  Processes ranks(8, [&](int rank) { return work_under_siege(log_of(rank), besiegers); },
                   {{"SENNIT_TRANSPORTS", "tcp"}});
-  // Until its data port is there too, a rank is still starting.
   const std::vector<int> besieged = {0, 3};
   std::vector<std::set<uint16_t>> ports;
   for (const int rank : besieged) {
-    std::set<uint16_t> found;
-    for (int i = 0; i < 500 && found.size() < 2; i++, std::this_thread::sleep_for(2ms))
-      found = listening_ports(ranks.pid(rank));
-    ASSERT_EQ(found.size(), 2u) << "rank " << rank << ": the bootstrap's port and the data port";
-    ports.push_back(found);
+    ports.push_back(both_ports(ranks.pid(rank)));
   }
   for (int i = 0; i < kHalfOpen; i++)
     for (const auto& of_rank : ports)
@@ -141,7 +151,8 @@ TEST_F(Strangers, AThousandAtEveryPortDoNotStopTheJob) {
         for (char& byte : noise) byte = static_cast<char>(random());
         (void)!send(fd, noise.data(), noise.size(), MSG_NOSIGNAL);
       }
-  const auto reports = ranks.reports(30s);
+  besiegers.add();
+  const auto reports = ranks.reports(kLimit);
   for (int rank = 0; rank < 8; rank++) {
     ASSERT_TRUE(reports[static_cast<size_t>(rank)].has_value()) << "rank " << rank << " hangs";
     EXPECT_EQ(*reports[static_cast<size_t>(rank)], "done") << "rank " << rank;
@@ -156,7 +167,7 @@ TEST_F(Strangers, AThousandAtEveryPortDoNotStopTheJob) {
 }
 
 // All-reduces until one fails: "status: text | failed ranks".
-std::string reduce_until_error(const std::string& log_path) {
+std::string reduce_until_error(const std::string& log_path, Arrivals* working) {
   const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   dup2(log, STDERR_FILENO);
   sennit_comm_t comm = nullptr;
@@ -164,8 +175,12 @@ std::string reduce_until_error(const std::string& log_path) {
     return std::string("init failed: ") + sennit_last_error();
   float x = 1.0f;
   sennit_status_t status = SENNIT_OK;
-  while ((status = sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_MAX, comm)) == SENNIT_OK)
+  for (bool first = true;; first = false) {
+    status = sennit_all_reduce(&x, &x, 1, SENNIT_FLOAT32, SENNIT_MAX, comm);
+    if (status != SENNIT_OK) break;
+    if (first) working->add();
     std::this_thread::sleep_for(1ms);
+  }
   std::string text = fmt::format("{}: {} |", sennit_status_name(status), sennit_last_error());
   int failed[64], n = 0;
   sennit_comm_failed_ranks(comm, failed, 64, &n);
@@ -177,19 +192,15 @@ std::string reduce_until_error(const std::string& log_path) {
 // Rank 1, to whom all turn then, is besieged. Who has to wait for it until it has told its caller,
 // and left, must not take it for dead.
 TEST_F(Strangers, SurvivorsOfRank0NameItAlone) {
-  Processes ranks(8, [&](int rank) { return reduce_until_error(log_of(rank)); },
+  Arrivals working;
+  Processes ranks(8, [&](int rank) { return reduce_until_error(log_of(rank), &working); },
                   {{"SENNIT_TRANSPORTS", "tcp"}});
-  std::vector<std::set<uint16_t>> ports(8);
-  for (int rank = 0; rank < 8; rank++)
-    for (int i = 0; i < 5000 && ports[static_cast<size_t>(rank)].size() < 2; i++) {
-      std::this_thread::sleep_for(2ms);
-      ports[static_cast<size_t>(rank)] = listening_ports(ranks.pid(rank));
-    }
-  std::this_thread::sleep_for(300ms);  // it works
+  ASSERT_TRUE(working.await(8, kLimit));
+  const std::set<uint16_t> ports = both_ports(ranks.pid(1));
   for (int i = 0; i < 2 * kHalfOpen; i++)
-    for (const uint16_t port : ports[1]) connections_.push_back(connect_to(port));
+    for (const uint16_t port : ports) connections_.push_back(connect_to(port));
   ranks.signal(0, SIGKILL);
-  const auto reports = ranks.reports(30s);
+  const auto reports = ranks.reports(kLimit);
   for (int rank = 1; rank < 8; rank++) {
     ASSERT_TRUE(reports[static_cast<size_t>(rank)].has_value()) << "rank " << rank << " hangs";
     const std::string& report = *reports[static_cast<size_t>(rank)];

@@ -5,48 +5,66 @@
 // ctest quiet: it judges what happens within seconds of a kill
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <random>
+#include <string>
 
 #include "tests/control/processes.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/seed.hpp"
 
 namespace sennit {
 namespace {
 
+using sennit_test::at_some_timeout;
+using sennit_test::least_time;
+using std::chrono::milliseconds;
 using test::clock_ms;
 using test::Event;
 using test::ProcessJob;
 
-constexpr int64_t kBoundMs = 2000;
+constexpr auto kBound = std::chrono::seconds(2);
 
-void expect_all_know(ProcessJob& job, const std::set<int>& dead, int64_t killed_ms) {
-  ASSERT_TRUE(job.all_know(dead, 10'000)) << job.knowledge();
+// When the last of them knew.
+int64_t expect_all_know(ProcessJob& job, const std::set<int>& dead) {
+  EXPECT_TRUE(job.all_know(dead)) << job.knowledge();
+  if (testing::Test::HasFailure()) return 0;
   std::string text;
+  int64_t last_ms = 0;
   for (int r = 0; r < job.base.size; r++) {
     if (dead.count(r)) continue;
     const Event* event = job.last(r, Event::failed);
-    EXPECT_LT(event->ms - killed_ms, kBoundMs) << "rank " << r;
+    last_ms = std::max(last_ms, event->ms);
     EXPECT_EQ(event->status, SENNIT_PEER_FAILED);
     if (text.empty()) text = event->text;
     EXPECT_EQ(text, event->text) << "rank " << r;
     for (const int d : dead)
       EXPECT_NE(text.find(fmt::format("rank {} (host ", d)), text.npos) << text;
   }
+  return last_ms;
+}
+
+// How long it took at most until all knew of a blow.
+milliseconds kill_once(int size, const std::vector<std::set<int>>& blows) {
+  ProcessJob job(size);
+  EXPECT_TRUE(job.all_started());
+  std::set<int> dead;
+  int64_t longest_ms = 0;
+  for (const std::set<int>& blow : blows) {
+    if (testing::Test::HasFailure()) return {};
+    const int64_t before = clock_ms();
+    job.kill_ranks(blow);
+    dead.insert(blow.begin(), blow.end());
+    longest_ms = std::max(longest_ms, expect_all_know(job, dead) - before);
+  }
+  EXPECT_TRUE(job.leave_all());
+  return milliseconds(longest_ms);
 }
 
 void kill_and_check(int size, const std::vector<std::set<int>>& blows) {
   SCOPED_TRACE(fmt::format("{} ranks, first victim {}", size, *blows[0].begin()));
-  ProcessJob job(size);
-  ASSERT_TRUE(job.all_started());
-  std::set<int> dead;
-  for (const std::set<int>& blow : blows) {
-    const int64_t before = clock_ms();
-    job.kill_ranks(blow);
-    dead.insert(blow.begin(), blow.end());
-    expect_all_know(job, dead, before);
-    if (::testing::Test::HasFailure()) return;
-  }
-  EXPECT_TRUE(job.leave_all());
+  EXPECT_LT(least_time(kBound, [&] { return kill_once(size, blows); }), kBound);
 }
 
 TEST(Death, OfALeaf) { kill_and_check(8, {{5}}); }
@@ -77,41 +95,50 @@ TEST(Death, AtRandom) {
   }
 }
 
-TEST(Stop, ShorterThanTheTimeoutIsSurvived) {
-  ProcessJob job(18, 2000);
-  ASSERT_TRUE(job.all_started());
+std::string stop_for_less_than(int64_t timeout_ms) {
+  ProcessJob job(18, timeout_ms);
+  if (!job.all_started()) return "it does not start";
   for (const int r : {1, 0, 17}) {
     job.rank(r).signal(SIGSTOP);
-    job.wait(1300, [] { return false; });
+    job.wait(timeout_ms * 65 / 100, [] { return false; });
     job.rank(r).signal(SIGCONT);
-    job.wait(300, [] { return false; });
+    job.wait(timeout_ms * 15 / 100, [] { return false; });
   }
-  job.wait(2500, [] { return false; });
-  EXPECT_EQ(job.count(Event::failed), 0u) << job.knowledge();
-  EXPECT_TRUE(job.leave_all());
+  job.wait(timeout_ms * 5 / 4, [] { return false; });
+  if (job.count(Event::failed) > 0) return job.knowledge();
+  return job.leave_all() ? "" : "not all leave";
+}
+
+TEST(Stop, ShorterThanTheTimeoutIsSurvived) {
+  EXPECT_EQ(at_some_timeout(2000, stop_for_less_than), "");
+}
+
+std::string stop_for_more_than(int64_t timeout_ms, int victim) {
+  ProcessJob job(6, timeout_ms);
+  if (!job.all_started()) return "it does not start";
+  job.rank(victim).signal(SIGSTOP);
+  if (!job.all_know({victim}, 8 * timeout_ms)) return job.knowledge();
+  const std::string text = job.last(5, Event::failed)->text;
+  if (text.find(fmt::format("no sign of life for {} ms", timeout_ms)) == text.npos) return text;
+  job.rank(victim).signal(SIGCONT);
+  // It learns that it is counted among the dead.
+  if (!job.wait(60'000, [&] { return job.last(victim, Event::failed) != nullptr; }))
+    return "it does not learn of it";
+  return job.leave_all() ? "" : "not all leave";
 }
 
 TEST(Stop, LongerThanTheTimeoutIsDeath) {
-  for (const int victim : {3, 0}) {
-    ProcessJob job(6, 800);
-    ASSERT_TRUE(job.all_started());
-    job.rank(victim).signal(SIGSTOP);
-    ASSERT_TRUE(job.all_know({victim}, 6000)) << job.knowledge();
-    EXPECT_NE(std::string(job.last(5, Event::failed)->text).find("no sign of life for 800 ms"),
-              std::string::npos);
-    job.rank(victim).signal(SIGCONT);
-    // It learns that it is counted among the dead.
-    EXPECT_TRUE(job.wait(5000, [&] { return job.last(victim, Event::failed) != nullptr; }));
-    EXPECT_TRUE(job.leave_all());
-  }
+  for (const int victim : {3, 0})
+    EXPECT_EQ(at_some_timeout(800, [&](int64_t ms) { return stop_for_more_than(ms, victim); }), "");
 }
 
-TEST(Leave, EarlyIsNoFailure) {
+// How long the others then took to notice a death.
+milliseconds leave_early() {
   ProcessJob job(36);
-  ASSERT_TRUE(job.all_started());
+  EXPECT_TRUE(job.all_started());
   for (const int r : {35, 1, 0, 5}) {  // leaves, an inner rank, rank 0
     job.tell_leave(r);
-    ASSERT_TRUE(job.wait(4000, [&] { return job.last(r, Event::left) != nullptr; })) << r;
+    EXPECT_TRUE(job.wait(60'000, [&] { return job.last(r, Event::left) != nullptr; })) << r;
   }
   job.wait(1000, [] { return false; });
   EXPECT_EQ(job.count(Event::failed), 0u) << job.knowledge();
@@ -119,25 +146,30 @@ TEST(Leave, EarlyIsNoFailure) {
   const int64_t before = clock_ms();
   job.kill_ranks({20});
   const std::set<int> dead = {20}, gone = {35, 1, 0, 5, 20};
-  EXPECT_TRUE(job.wait(5000, [&] {
+  EXPECT_TRUE(job.wait(60'000, [&] {
     for (int r = 0; r < 36; r++)
       if (!gone.count(r) && !job.last(r, Event::failed)) return false;
     return true;
   })) << job.knowledge();
+  if (testing::Test::HasFailure()) return {};
+  int64_t last_ms = before;
   for (int r = 0; r < 36; r++)
     if (!gone.count(r)) {
       EXPECT_EQ(job.last(r, Event::failed)->set(), dead) << r;
-      EXPECT_LT(job.last(r, Event::failed)->ms - before, kBoundMs);
+      last_ms = std::max(last_ms, job.last(r, Event::failed)->ms);
     }
   EXPECT_TRUE(job.leave_all());
+  return milliseconds(last_ms - before);
 }
+
+TEST(Leave, EarlyIsNoFailure) { EXPECT_LT(least_time(kBound, leave_early), kBound); }
 
 TEST(Suspect, ThatLivesIsAFailedLink) {
   ProcessJob job(20);
   ASSERT_TRUE(job.all_started());
   const char peer = 18;
   ASSERT_EQ(write(job.commands[2], &peer, 1), 1);
-  ASSERT_TRUE(job.wait(3000, [&] { return job.count(Event::link) == 20; }));
+  ASSERT_TRUE(job.wait(60'000, [&] { return job.count(Event::link) == 20; }));
   for (const Event& event : job.log)
     if (event.what == Event::link) {
       EXPECT_EQ(event.status, SENNIT_LINK_FAILED);

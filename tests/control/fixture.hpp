@@ -118,7 +118,7 @@ struct LocalJob {
     for (int r = 0; r < size; r++) {
       options.push_back(options_from_unique_id(*id, r, size).value());
       options.back().root_host = "127.0.0.1";
-      options.back().arrival_timeout_ms = 20'000;
+      options.back().arrival_timeout_ms = 60'000;
     }
   }
   int size() const { return static_cast<int>(options.size()); }

@@ -13,11 +13,13 @@
 
 #include "control/connection.hpp"
 #include "tests/control/processes.hpp"
+#include "tests/support/eventually.hpp"
 #include "tests/support/making_threads.hpp"
 
 namespace sennit {
 namespace {
 
+using sennit_test::at_some_timeout;
 using test::clock_ms;
 using test::LocalJob;
 using test::ProcessJob;
@@ -29,7 +31,7 @@ BootstrapOptions plain(int rank, int size, uint16_t port) {
   options.root_host = "127.0.0.1";
   options.root_port = port;
   options.secret.assign(32, std::byte{9});
-  options.arrival_timeout_ms = 10'000;
+  options.arrival_timeout_ms = 60'000;
   return options;
 }
 
@@ -50,19 +52,26 @@ int connect_blocking(uint16_t port) {
 
 // ---- those who do not come ----
 
-TEST(Missing, RanksAreListedToAllThatCame) {
+// What was wrong where these ranks of 20 should be missing after so long.
+std::string list_missing(const std::set<int>& missing, int64_t timeout_ms) {
   LocalJob job(20);
-  for (auto& options : job.options) options.arrival_timeout_ms = 700;
-  const std::set<int> missing = {1, 7, 8, 9};  // rank 1 is the parent of ranks 17 to 19
-  const int64_t before = clock_ms();
+  for (auto& options : job.options) options.arrival_timeout_ms = timeout_ms;
   job.start([&](int r) { return !missing.count(r); });
-  EXPECT_LT(clock_ms() - before, 4000);
-  for (int r = 0; r < 20; r++)
-    if (!missing.count(r)) {
-      expect_text(job.statuses[static_cast<size_t>(r)], SENNIT_TIMED_OUT,
-                  {"ranks 1,7-9 did not come within 700 ms", "16 of 20"});
-      EXPECT_EQ(job.statuses[static_cast<size_t>(r)].text(), job.statuses[0].text());
-    }
+  for (int r = 0; r < 20; r++) {
+    if (missing.count(r)) continue;
+    const Status& status = job.statuses[static_cast<size_t>(r)];
+    for (const std::string& part :
+         {fmt::format("ranks 1,7-9 did not come within {} ms", timeout_ms), std::string("16 of 20"),
+          job.statuses[0].text()})
+      if (status.kind() != SENNIT_TIMED_OUT || status.text().find(part) == std::string::npos)
+        return fmt::format("rank {}: {}", r, status.text());
+  }
+  return "";
+}
+
+TEST(Missing, RanksAreListedToAllThatCame) {
+  const std::set<int> missing = {1, 7, 8, 9};  // rank 1 is the parent of ranks 17 to 19
+  EXPECT_EQ(at_some_timeout(700, [&](int64_t ms) { return list_missing(missing, ms); }), "");
 }
 
 TEST(Missing, Rank0IsNamedWithItsAddress) {
@@ -86,41 +95,60 @@ TEST(Missing, Rank0MayComeLate) {
   test::in_threads(3, [&](int r) { controls[static_cast<size_t>(r)]->leave(); });
 }
 
-TEST(Missing, FromAnAllGather) {
+std::string miss_two_in_all_gather(int64_t timeout_ms) {
   LocalJob job(20);
-  for (auto& options : job.options) options.arrival_timeout_ms = 1200;
-  ASSERT_TRUE(job.start());
+  for (auto& options : job.options) options.arrival_timeout_ms = timeout_ms;
+  if (!job.start()) return "it does not start";
   std::vector<Status> statuses(20);
   test::in_threads(20, [&](int r) {
     if (r != 1 && r != 18) statuses[static_cast<size_t>(r)] = job[r].all_gather({}).status();
   });
-  for (int r = 0; r < 20; r++)
-    if (r != 1 && r != 18)
-      expect_text(statuses[static_cast<size_t>(r)], SENNIT_TIMED_OUT,
-                  {"ranks 1,18 did not come to all_gather"});
   job.leave();
+  for (int r = 0; r < 20; r++) {
+    if (r == 1 || r == 18) continue;
+    const Status& status = statuses[static_cast<size_t>(r)];
+    if (status.kind() != SENNIT_TIMED_OUT ||
+        status.text().find("ranks 1,18 did not come to all_gather") == std::string::npos)
+      return fmt::format("rank {}: {}", r, status.text());
+  }
+  return "";
 }
 
-TEST(Missing, ARankThatDiesDuringTheStart) {
+TEST(Missing, FromAnAllGather) { EXPECT_EQ(at_some_timeout(1200, miss_two_in_all_gather), ""); }
+
+// The one that dies does so after this time, by which it should have come.
+std::string die_during_the_start(int64_t after_ms) {
   const uint16_t port = test::free_port();
+  const auto options_of = [&](int rank) {
+    BootstrapOptions options = plain(rank, 4, port);
+    options.arrival_timeout_ms = 20 * after_ms;
+    return options;
+  };
   std::vector<Status> statuses(3);
   const pid_t child = fork();
   if (child == 0) {
-    auto control = Control::start(plain(2, 4, port), {});  // waits for rank 3, which does not come
+    auto control = Control::start(options_of(2), {});  // waits for rank 3, which does not come
     _exit(0);
   }
   test::in_threads(3, [&](int r) {
     if (r == 2) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
       kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
     } else {
-      statuses[static_cast<size_t>(r)] = Control::start(plain(r, 4, port), {}).status();
+      statuses[static_cast<size_t>(r)] = Control::start(options_of(r), {}).status();
     }
   });
-  for (const int r : {0, 1})
-    expect_text(statuses[static_cast<size_t>(r)], SENNIT_PEER_FAILED,
-                {"rank 2 (host ", "died during the start"});
+  for (const size_t r : {size_t{0}, size_t{1}})
+    for (const char* const part : {"rank 2 (host ", "died during the start"})
+      if (statuses[r].kind() != SENNIT_PEER_FAILED ||
+          statuses[r].text().find(part) == std::string::npos)
+        return fmt::format("rank {}: {}", r, statuses[r].text());
+  return "";
+}
+
+TEST(Missing, ARankThatDiesDuringTheStart) {
+  EXPECT_EQ(at_some_timeout(500, die_during_the_start), "");
 }
 
 // ---- those who may not ----
@@ -355,8 +383,10 @@ TEST(Resources, AForkedChildDoesNotKeepADeadRankAlive) {
   test::Recorder recorder;
   auto control = Control::start(plain(0, 2, port), recorder.callbacks());
   ASSERT_TRUE(control.ok()) << control.status().text();
-  EXPECT_TRUE(recorder.wait(2000, [&] { return recorder.decisions > 0; }));
+  EXPECT_TRUE(recorder.wait(60'000, [&] { return recorder.decisions > 0; }));
   EXPECT_EQ(recorder.failed, std::vector<int>{1});
+  // And not by its silence, some time later.
+  expect_text(recorder.peers, SENNIT_PEER_FAILED, {"connection closed without goodbye"});
   waitpid(rank1, nullptr, 0);
   close(alive[1]);
 }
@@ -370,7 +400,7 @@ TEST(Scale, Processes256) {
   const int64_t started = clock_ms();
   const std::set<int> dead = {0, 3, 200};
   job.kill_ranks(dead);
-  ASSERT_TRUE(job.all_know(dead, 10'000));
+  ASSERT_TRUE(job.all_know(dead));
   int64_t last = 0;
   for (int r = 0; r < 256; r++)
     if (!dead.count(r)) last = std::max(last, job.last(r, test::Event::failed)->ms);

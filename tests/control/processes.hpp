@@ -56,7 +56,7 @@ struct ProcessJob {
     base.root_port = free_port();
     base.secret.assign(32, std::byte{7});
     base.heartbeat_timeout_ms = heartbeat_ms;
-    base.arrival_timeout_ms = 20'000;
+    base.arrival_timeout_ms = 60'000;
     ranks.reserve(static_cast<size_t>(size));
     std::fflush(nullptr);
     for (int r = 0; r < size; r++) {
@@ -138,7 +138,7 @@ struct ProcessJob {
     const auto all = [&] {
       return count(Event::started) + count(Event::start_failed) >= ranks.size();
     };
-    return wait(20'000, all) && count(Event::start_failed) == 0;
+    return wait(90'000, all) && count(Event::start_failed) == 0;
   }
   const Event* last(int rank, Event::What what) const {
     for (auto it = log.rbegin(); it != log.rend(); ++it)
@@ -150,7 +150,7 @@ struct ProcessJob {
     for (const int r : victims) ranks[static_cast<size_t>(r)].stop();
   }
   // All living ranks know exactly this failed set.
-  bool all_know(const std::set<int>& dead, int64_t ms) {
+  bool all_know(const std::set<int>& dead, int64_t ms = 60'000) {
     return wait(ms, [&] {
       for (int r = 0; r < base.size; r++) {
         if (dead.count(r)) continue;
@@ -182,7 +182,7 @@ struct ProcessJob {
       if (rank.pid() < 0) continue;
       int state = 0;
       bool over = rank.ended(&state);
-      for (int i = 0; i < 1000 && !over; i++) {
+      for (const int64_t end = clock_ms() + 60'000; !over && clock_ms() < end;) {
         wait(10, [] { return false; });
         over = rank.ended(&state);
       }

@@ -75,7 +75,7 @@ TEST(Pmpi, WhatHasNoMpiIsLeftAlone) {
 class Corner : public testing::TestWithParam<const char*> {};
 TEST_P(Corner, GoesThroughSennit) {
   const Outcome outcome =
-      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners " + GetParam());
+      sh("timeout 300 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners " + GetParam());
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
   const Counts counts = counts_in(outcome.output);
@@ -97,7 +97,7 @@ TEST(Pmpi, RanksInFortranAndRanksInCAreOneJob) {
   const std::string program = kBin + "pmpi_fortran ";
   if (sh(program + "c").status == 77) GTEST_SKIP() << "NOT TESTED, no Fortran of Open MPI's";
   const Outcome outcome =
-      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 1 " + program +
+      sh("timeout 300 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 1 " + program +
          "c : -np 2 " + program + "f");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   const Counts counts = counts_in(outcome.output);
@@ -109,7 +109,7 @@ TEST(Pmpi, RanksInFortranAndRanksInCAreOneJob) {
 // The processor cannot touch it, and half of the ranks have theirs on the host.
 TEST(Pmpi, MemoryOfADeviceIsPackedByAnMpiThatKnowsOfIt) {
   const Outcome outcome =
-      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_device");
+      sh("timeout 300 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_device");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
   const Counts counts = counts_in(outcome.output);
@@ -119,7 +119,7 @@ TEST(Pmpi, MemoryOfADeviceIsPackedByAnMpiThatKnowsOfIt) {
 
 TEST(Pmpi, ProcessesOfTwoWorldsMakeACommunicator) {
   const Outcome outcome =
-      sh("timeout 60 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners spawned");
+      sh("timeout 300 " + kBin + "sennit exec --mpi -v -- " + kRun + "pmpi_corners spawned");
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_EQ(outcome.output.find("MPI itself does the collectives"), std::string::npos)
       << outcome.output;
@@ -133,8 +133,8 @@ TEST(Pmpi, ARankThatCannotTakePartLeavesTheJobToMpi) {
   const std::string corner = kBin + "pmpi_corners nonblocking";
   for (const std::string off : {"SENNIT_INTERFACE=nosuch0", "SENNIT_TRANSPORTS=nosuch0"}) {
     const Outcome outcome =
-        sh("timeout 60 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 2 " + corner +
-           " : -np 1 env " + off + " " + corner);
+        sh("timeout 300 " + kBin + "sennit exec --mpi -v -- mpirun --oversubscribe -np 2 " +
+           corner + " : -np 1 env " + off + " " + corner);
     EXPECT_EQ(outcome.status, 0) << outcome.output;
     EXPECT_NE(outcome.output.find("ok\n"), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find("nosuch0"), std::string::npos) << outcome.output;
@@ -146,7 +146,7 @@ TEST(Pmpi, ARankThatCannotTakePartLeavesTheJobToMpi) {
 
 // mpirun ends a job of which a rank has died; nothing of sennit's keeps the others.
 TEST(Pmpi, ARankThatDiesEndsTheJob) {
-  const Outcome outcome = sh("timeout 60 " + kBin + "sennit exec --mpi -- " + kJob + " die");
+  const Outcome outcome = sh("timeout 300 " + kBin + "sennit exec --mpi -- " + kJob + " die");
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.status, 124) << "it hangs: " << outcome.output;
 }

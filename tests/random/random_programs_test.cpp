@@ -19,10 +19,8 @@ TEST(RandomPrograms, DoWhatTheModelSays) {
   options.programs = 270;
   options.kills = 30;
   options.run.at_once = 2 * static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-#ifdef SENNIT_SANITIZED
   // Beside other tests some programs, of hundreds of thousands of sealed messages, take a minute.
   options.run.limit *= 4;
-#endif
   const random_programs::SoakResult result = random_programs::soak(options, nullptr);
   EXPECT_EQ(result.failed, 0) << result.text;
   EXPECT_EQ(result.programs, result.failed == 0 ? 300 : result.programs);

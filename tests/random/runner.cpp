@@ -26,7 +26,7 @@ using Clock = std::chrono::steady_clock;
 // for the other ranks to say what they see, once something is wrong
 constexpr auto kGrace = std::chrono::seconds(3);
 // a joined thread leaves /proc a moment later
-constexpr auto kThreadsEnd = std::chrono::seconds(2);
+constexpr auto kThreadsEnd = std::chrono::seconds(20);
 
 bool uses_env(const Program& program) {
   return std::any_of(program.events.begin(), program.events.end(), [](const Event& event) {

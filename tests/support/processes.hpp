@@ -107,6 +107,7 @@ class Arrivals {
   Arrivals(const Arrivals&) = delete;
   Arrivals& operator=(const Arrivals&) = delete;
   void add() { ++*count_; }
+  int count() const { return *count_; }
   bool await(int all, std::chrono::milliseconds limit) const {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (*count_ < all && std::chrono::steady_clock::now() < end)

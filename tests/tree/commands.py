@@ -41,8 +41,10 @@ SMALLER = [
      "--threads 1"),
     (r"--threads 1 (.*)--threads 1", r"\1--threads 1"),
     (r"simgrid_judge .*", "simgrid_judge --fabrics 1 --collectives broadcast --algorithms tree --sizes 1M"),
+    (r"^perf/diagnosis/noise.py$", "perf/diagnosis/noise.py --job all_gather --seconds 3"),
     (r"^injections .*", "injections --trials 1 --least-ranks 4 --most-ranks 4"),
     (r"^sennit diagnose traces", "sennit diagnose traces || test $? = 1"),  # who is late by chance is a verdict
+    (r"BM_PlanAndProgram$", "BM_PlanAndProgram/24576/barrier"),
     (r"BM_Verify/1024", "BM_Verify/1024/tree/broadcast"),
     (r"llama3-\w+ (.*)--gpus \d+ --mesh \S+", r"llama3-8b \1--gpus 64 --mesh tp8,dp8 --no-curve"),
     (r"llama3-70b (.*)--gpus 2048", r"llama3-8b \1--gpus 64 --no-curve"),

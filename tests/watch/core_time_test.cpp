@@ -45,15 +45,19 @@ TEST(CoreTime, AProcessThatIsStoppedKnowsForHowLong) {
   if (child == 0) {
     close(end_ends[1]);
     CoreTime time;
+    uint64_t begin = now_ns();
+    if (write(pipe_ends[1], "", 1) != 1) _exit(1);          // from now on it watches itself
     for (char end = 0; read(end_ends[0], &end, 1) != 0;) {  // until the parent has closed it
-      const uint64_t begin = now_ns();
       std::this_thread::sleep_for(CoreTime::kSleep);
-      time.slept(begin, begin + std::chrono::nanoseconds(CoreTime::kSleep).count(), now_ns());
+      const uint64_t now = now_ns();
+      time.slept(begin, begin + std::chrono::nanoseconds(CoreTime::kSleep).count(), now);
+      begin = now;  // wherever it is stopped
     }
     const uint64_t sum = time.take_ns();
     _exit(write(pipe_ends[1], &sum, sizeof sum) == sizeof sum ? 0 : 1);
   }
-  std::this_thread::sleep_for(200ms);
+  char begun = 0;
+  ASSERT_EQ(read(pipe_ends[0], &begun, 1), 1);
   for (int i = 0; i < 3; i++) {
     kill(child, SIGSTOP);
     std::this_thread::sleep_for(100ms);

@@ -67,13 +67,16 @@ TEST(Watch, TellsOfALateRankAndTakesItBack) {
   ASSERT_EQ(sennit_comm_on_verdict(ranks.comm(1), Heard::told, &at_rank_1), SENNIT_OK);
   ASSERT_EQ(sennit_comm_on_verdict(ranks.comm(0), Heard::told, &not_any_more), SENNIT_OK);
   ASSERT_EQ(sennit_comm_on_verdict(ranks.comm(0), Heard::told, &at_rank_0), SENNIT_OK);
-  call(ranks, 2, [&] { return at_rank_0.has("\"blamed_ranks\":[2]"); });
-  EXPECT_TRUE(at_rank_0.has("\"verdict\":\"late_rank\",\"withdrawn\":false"));
+  // On a busy machine something else may be told before.
+  call(ranks, 2, [&] { return at_rank_0.has("rank 2 comes late by "); });
   EXPECT_TRUE(at_rank_0.has("rank 2 comes late by "));
+  EXPECT_TRUE(at_rank_0.has("\"verdict\":\"late_rank\",\"withdrawn\":false"));
+  EXPECT_TRUE(at_rank_0.has("\"blamed_ranks\":[2]"));
   EXPECT_TRUE(at_rank_0.has("\"since_s\":"));
   EXPECT_TRUE(at_rank_0.has("\"next\":\"look at that rank's work"));
-  call(ranks, -1, [&] { return at_rank_0.has("\"withdrawn\":true"); });
-  EXPECT_TRUE(at_rank_0.has("\"withdrawn\":true"));
+  const std::string taken_back = "\"verdict\":\"late_rank\",\"withdrawn\":true";
+  call(ranks, -1, [&] { return at_rank_0.has(taken_back); });
+  EXPECT_TRUE(at_rank_0.has(taken_back));
   EXPECT_EQ(at_rank_1.size(), 0u);
   EXPECT_EQ(not_any_more.size(), 0u);
   ASSERT_EQ(sennit_comm_on_verdict(ranks.comm(0), nullptr, nullptr), SENNIT_OK);

@@ -45,6 +45,15 @@ void expect_aborted(sennit_status_t status, const Caller& caller) {
   EXPECT_EQ(caller.asked, caller.patience) << "asked on";
 }
 
+// What has ended may be seen for a moment longer, also a thread that was joined.
+void expect_nothing_left(int threads_before, int descriptors_before) {
+  EXPECT_TRUE(eventually([&] {
+    return threads() == threads_before && descriptors() == descriptors_before;
+  })) << threads()
+      << " threads of " << threads_before << ", " << descriptors() << " descriptors of "
+      << descriptors_before;
+}
+
 // Rank 1 finds the maker of the id alone; rank 0 waits for the other.
 TEST(Interrupted, WaitingForOthersThatNeverCome) {
   const int threads_before = threads(), descriptors_before = descriptors();
@@ -56,11 +65,7 @@ TEST(Interrupted, WaitingForOthersThatNeverCome) {
     expect_aborted(sennit_comm_init_rank(&comm, 2, &id, rank, &caller.config), caller);
     EXPECT_EQ(comm, nullptr);
   }
-  EXPECT_TRUE(eventually([&] {
-    return threads() == threads_before && descriptors() == descriptors_before;
-  })) << threads()
-      << " threads of " << threads_before << ", " << descriptors() << " descriptors of "
-      << descriptors_before;
+  expect_nothing_left(threads_before, descriptors_before);
 }
 
 TEST(Interrupted, LookingForARank0ThatIsNotThere) {
@@ -74,8 +79,7 @@ TEST(Interrupted, LookingForARank0ThatIsNotThere) {
   Caller caller;
   sennit_comm_t comm = nullptr;
   expect_aborted(sennit_comm_init_env(&comm, &caller.config), caller);
-  EXPECT_EQ(threads(), threads_before);
-  EXPECT_EQ(descriptors(), descriptors_before);
+  expect_nothing_left(threads_before, descriptors_before);
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "SENNIT_PORT"}) unsetenv(name);
 }
 

@@ -16,7 +16,7 @@ namespace {
 TEST(BenchOnehost, ASizeThatIsNoneIsRefused) {
   for (const std::string what : {"16G", "", "-8", "1e300"}) {
     const sennit_test::Outcome outcome = sennit_test::sh(
-        "timeout 60 " SENNIT_BINARY_DIR "/bin/onehost_compare -p 1 all_reduce:" + what);
+        "timeout 300 " SENNIT_BINARY_DIR "/bin/onehost_compare -p 1 all_reduce:" + what);
     EXPECT_NE(outcome.status, 0) << what;
     EXPECT_NE(outcome.output.find("'all_reduce:" + what + "': expected bytes"), std::string::npos)
         << outcome.output;
@@ -26,7 +26,7 @@ TEST(BenchOnehost, ASizeThatIsNoneIsRefused) {
 // MPI counts in an int, and a count that were cut would be another measurement.
 TEST(BenchOnehost, ASizeThatMpiCannotCountIsRefused) {
   const sennit_test::Outcome outcome = sennit_test::sh(
-      "timeout 60 " SENNIT_BINARY_DIR "/bin/onehost_compare -p 1 all_reduce:16384M");
+      "timeout 300 " SENNIT_BINARY_DIR "/bin/onehost_compare -p 1 all_reduce:16384M");
   EXPECT_NE(outcome.status, 0);
   EXPECT_NE(outcome.output.find("4294967296 elements, and MPI counts up to 2147483647"),
             std::string::npos)

@@ -18,7 +18,7 @@ using sennit::trainer::TestFolder;
 using sennit_test::Outcome;
 
 Outcome script(const std::string& command) {
-  return sennit_test::sh("timeout 60 python3 -B " SENNIT_SOURCE_DIR "/perf/" + command);
+  return sennit_test::sh("timeout 300 python3 -B " SENNIT_SOURCE_DIR "/perf/" + command);
 }
 
 // The others would wait for it at a barrier for ever.
@@ -54,7 +54,7 @@ TEST(BenchScripts, ALineWithoutAnEndIsWhole) {
   std::ofstream(record) << R"({"what": "predicted", "piece": ["a", "b", "c"], "rows": []})";
   const Outcome appended = sennit_test::sh(
       "cd " SENNIT_SOURCE_DIR
-      "/perf && timeout 60 python3 -B -c 'import pathlib, reality; "
+      "/perf && timeout 300 python3 -B -c 'import pathlib, reality; "
       "reality.append(pathlib.Path(\"" +
       record + "\"), {\"what\": \"predicted\", \"piece\": [\"a\", \"b\", \"d\"], \"rows\": []})'");
   EXPECT_EQ(appended.status, 0) << appended.output;

@@ -381,9 +381,10 @@ class DiagnoseLive : public DiagnoseEmulated {
                 " 2>&1");
     });
   }
+  // What is left of the job shows nothing more: it ends with its hosts.
   void TearDown() override {
-    if (job_.joinable()) job_.join();
     DiagnoseEmulated::TearDown();
+    if (job_.joinable()) job_.join();
   }
   std::string log() const { return sh_output("cat " + log_).output; }
   // Until it has the text, or the job has ended.

@@ -55,7 +55,7 @@ TEST_P(EveryPeer, RunsByEverySetting) {
   ASSERT_FALSE(settings.empty());
   for (const std::string& setting : settings) {
     const Outcome run =
-        sh_output(kCommand + "run " + kTree + "--order dealt --timeout 60 --peer " + peer +
+        sh_output(kCommand + "run " + kTree + "--order dealt --timeout 180 --peer " + peer +
                   " --setting " + setting + " -- all_reduce -b 64K -e 64K -n 1 -w 0 -c 1");
     ASSERT_EQ(run.status, 0) << setting << ": " << run.output;
     const nlohmann::json line = nlohmann::json::parse(run.output, nullptr, false);
@@ -113,7 +113,7 @@ TEST_F(EmulatePeersTest, APeerHasItsOwnLauncher) {
 TEST(EmulatePeers, ASizeThatAPeerCannotCountIsRefused) {
   if (!std::filesystem::exists(kFolder + "openmpi_perf"))
     GTEST_SKIP() << "NOT TESTED: Open MPI is not installed";
-  const Outcome run = sh("timeout 60 " + kFolder + "openmpi_perf all_reduce -b 16G -e 16G");
+  const Outcome run = sh("timeout 300 " + kFolder + "openmpi_perf all_reduce -b 16G -e 16G");
   EXPECT_EQ(run.status, 2) << run.output;
   EXPECT_NE(run.output.find("openmpi: all_reduce of 17179869184 bytes: 4294967296 elements, and "
                             "its calls count up to 2147483647"),

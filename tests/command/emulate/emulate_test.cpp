@@ -215,7 +215,7 @@ TEST_F(EmulateTest, NothingButTheWireConnectsHosts) {
   const trainer::TestFolder folder;
   const Outcome run =
       sh("cd " + folder.path() + " && " + kCommand +
-         "run --racks 1 --hosts 2 --timeout 60 --tag -- sh -c 'touch /dev/shm/of-$(hostname); "
+         "run --racks 1 --hosts 2 --timeout 180 --tag -- sh -c 'touch /dev/shm/of-$(hostname); "
          "ls /dev/shm; ls /sys/class/net; for p in /proc/[0-9]*; do cat $p/comm; done; readlink "
          "/proc/self/ns/ipc; touch $RANK; until [ -e 0 ] && [ -e 1 ]; do sleep 0.05; done'");
   ASSERT_EQ(run.status, 0) << run.output;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <functional>
 #include <regex>
 #include <set>
 #include <string>
@@ -28,7 +30,8 @@ constexpr const char* kBench = "bench all_reduce -b 4000 -e 4000 -n 1 -w 0";
 std::string command(const std::string& shape, const std::string& probe,
                     const std::string& what = kBench) {
   return "SENNIT_LOG=info SENNIT_PROBE=" + probe +
-         " " SENNIT_BINARY_DIR "/bin/sennit emulate run --timeout 60 --no-fabric --nic 200Mbit/s " +
+         " " SENNIT_BINARY_DIR
+         "/bin/sennit emulate run --timeout 180 --no-fabric --nic 200Mbit/s " +
          shape + " -- " SENNIT_BINARY_DIR "/bin/sennit " + what;
 }
 
@@ -43,6 +46,31 @@ std::set<std::string> groups_in(const std::string& output) {
 
 class ProbeEmulated : public testing::Test {
  protected:
+  // Has this command measure these groups, with rates that are `right`. What else this machine does
+  // may be stronger than what tells them apart: then it measures again, but not for ever.
+  static void measure(
+      const std::string& command, const std::set<std::string>& groups,
+      const std::function<bool()>& right = [] { return true; }) {
+    constexpr int kMostTries = 5;
+    std::string output;
+    for (int i = 0; i < kMostTries; i++) {
+      const Outcome outcome = sh(command);
+      output = outcome.output;
+      ASSERT_EQ(outcome.status, 0) << output;
+      if (groups_in(output) == groups && right()) return;
+    }
+    EXPECT_EQ(groups_in(output), groups) << output;
+    EXPECT_TRUE(right()) << output;
+  }
+  // Of what the last command saved.
+  sennit::TierTree saved_tree() const {
+    const auto fabric = sennit::parse_fabric(sh("cat " + cache_ + "/saved").output, "saved");
+    EXPECT_TRUE(fabric.ok()) << fabric.status().text();
+    if (!fabric.ok()) return {};
+    const auto tree = contract(*fabric, ranks_on_all_hosts(*fabric, 1));
+    EXPECT_TRUE(tree.ok()) << tree.status().text();
+    return tree.ok() ? *tree : sennit::TierTree{};
+  }
   void SetUp() override {
     if (sh("unshare --user --map-root-user --net true").status != 0 &&
         sh("unshare --net true").status != 0)
@@ -61,13 +89,17 @@ class ProbeEmulated : public testing::Test {
 TEST_F(ProbeEmulated, FindsRacksOfAnyOrder) {
   // It measures although the environment says not to. Standard output of `sennit topo` is the
   // fabric file.
-  const Outcome outcome = sh("( " +
-                             command("--racks 2 --hosts 3 --oversubscription 7 --order dealt", "0",
-                                     "topo --probe --save -") +
-                             " > " + cache_ + "/saved )");
-  ASSERT_EQ(outcome.status, 0) << outcome.output;
-  EXPECT_EQ(groups_in(outcome.output), (std::set<std::string>{"h0,h1,h2", "h3,h4,h5"}))
-      << outcome.output;
+  measure("( " +
+              command("--racks 2 --hosts 3 --oversubscription 7 --order dealt", "0",
+                      "topo --probe --save -") +
+              " > " + cache_ + "/saved )",
+          {"h0,h1,h2", "h3,h4,h5"}, [&] {
+            const sennit::TierTree tree = saved_tree();
+            const auto near = [&](int rack) {  // within 10% unless the machine is busy
+              return std::abs(tree.oversubscription(rack) - 7) <= 1.75;
+            };
+            return tree.groups.size() > 2 && near(1) && near(2);
+          });
   // Every figure says who measured it, and when; a note what that cost.
   const std::string saved = sh("cat " + cache_ + "/saved").output;
   EXPECT_TRUE(std::regex_search(
@@ -81,12 +113,6 @@ TEST_F(ProbeEmulated, FindsRacksOfAnyOrder) {
           R"(note "probe 20.* UTC: probed 6 hosts in \d+ rounds: 2 groups, told apart by factors )"
           R"(of [0-9.]+ and more.*; it took [0-9.]+ s and sent \d+ MB")")))
       << saved;
-  const sennit::Result<sennit::Fabric> fabric = sennit::parse_fabric(saved, "saved");
-  ASSERT_TRUE(fabric.ok()) << fabric.status().text();
-  const sennit::Result<sennit::TierTree> tree = contract(*fabric, ranks_on_all_hosts(*fabric, 1));
-  ASSERT_TRUE(tree.ok()) << tree.status().text();
-  for (int rack = 1; rack <= 2; rack++)  // within 10% unless the machine is busy
-    EXPECT_NEAR(tree->oversubscription(rack), 7, 1.75) << saved;
   const Outcome shown = sh(SENNIT_BINARY_DIR "/bin/sennit topo --fabric " + cache_ + "/saved");
   EXPECT_NE(shown.output.find("(measured, probe 20"), std::string::npos) << shown.output;
 }
@@ -107,10 +133,7 @@ TEST_F(ProbeEmulated, FindsUnequalRacks) {
   if (sennit_test::kSanitized)
     GTEST_SKIP() << "SKIPPED: a sanitizer is too slow to measure round trips";
   // Any rack can send more than the others take: else no rate tells a lone host from one inside.
-  const Outcome outcome = sh(command("--racks 1,2,2 --oversubscription 5", "1"));
-  ASSERT_EQ(outcome.status, 0) << outcome.output;
-  EXPECT_EQ(groups_in(outcome.output), (std::set<std::string>{"h0", "h1,h2", "h3,h4"}))
-      << outcome.output;
+  measure(command("--racks 1,2,2 --oversubscription 5", "1"), {"h0", "h1,h2", "h3,h4"});
 }
 
 TEST_F(ProbeEmulated, TakesTheCacheOnlyForTheSameHosts) {

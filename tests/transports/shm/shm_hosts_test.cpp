@@ -62,7 +62,7 @@ std::string talk(int rank) {
 
 TEST(ShmHosts, TwoOfTwoRanksOnOneDevShmDoNotMix) {
   Processes ranks(kRanks, talk, {{"SENNIT_TRANSPORTS", "shm,tcp"}});
-  for (const auto& report : ranks.reports(30s)) EXPECT_EQ(report.value_or("nothing"), "well");
+  for (const auto& report : ranks.reports(240s)) EXPECT_EQ(report.value_or("nothing"), "well");
 }
 
 }  // namespace

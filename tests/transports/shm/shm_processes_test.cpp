@@ -50,7 +50,7 @@ int talk_until_event(Transport& transport, int peer, bool allocated, bool expose
   std::vector<std::byte> own(kBytes), in(kBytes);
   std::byte* out = allocated ? static_cast<std::byte*>(transport.allocate(kBytes)) : own.data();
   Completions done;
-  const uint64_t end = now_ns() + 20'000'000'000;
+  const uint64_t end = now_ns() + 60'000'000'000;
   for (uint32_t i = 0;; i++) {
     if (i == 2 && write(started, "", 1) != 1) return 5;
     const size_t bytes = i % 2 ? kBytes : 100;

@@ -66,7 +66,7 @@ class Side final : public ConnectionHandler {
 
 template <typename Ready>
 bool turn_until(std::initializer_list<Side*> sides, Ready ready) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (!ready()) {
     for (Side* side : sides) side->turn();
     if (std::chrono::steady_clock::now() > end) return false;

@@ -130,7 +130,7 @@ int talk_until_event(Transport& transport, int peer, int started) {
   constexpr size_t kLarge = 2 << 20;
   std::vector<std::byte> out(kLarge), in(kLarge);
   Completions done;
-  const uint64_t end_ns = now_ns() + 20'000'000'000;
+  const uint64_t end_ns = now_ns() + 60'000'000'000;
   for (uint32_t i = 0;; i++) {
     if (i == 2 && write(started, "", 1) != 1) return 5;
     const size_t bytes = i % 2 ? kLarge : 100;
@@ -194,7 +194,7 @@ TEST_F(Ucx, KilledPeerIsNamed) {
     waitpid(a, &state, 0);
     EXPECT_TRUE(WIFEXITED(state) && WEXITSTATUS(state) == 0)
         << "round " << round << ", state " << state;
-    EXPECT_LT(now_ns() - killed_ns, 10'000'000'000u);
+    EXPECT_LT(now_ns() - killed_ns, 60'000'000'000u);
     waitpid(b, &state, 0);
     for (const int fd : {a_to_b[0], a_to_b[1], b_to_a[0], b_to_a[1], started[0]}) close(fd);
   }
@@ -264,7 +264,7 @@ TEST_F(Ucx, MessageOfAPeerThatIsNotAddedYetIsKept) {
   Rank sender(0, *std::move(quick)), receiver(1, *std::move(late));
   const PostedSend& sent = sender.send(1, {1, 1, 0, 0}, 100);
   const auto drive_until = [&](const std::function<bool()>& reached) {
-    for (const uint64_t end_ns = now_ns() + 10'000'000'000u; !reached() && now_ns() < end_ns;) {
+    for (const uint64_t end_ns = now_ns() + 60'000'000'000u; !reached() && now_ns() < end_ns;) {
       sender.progress();
       receiver.progress();
     }
@@ -291,7 +291,7 @@ TEST_F(Ucx, MovesWhileNobodyWaits) {
       EXPECT_EQ(sennit_send(&x, 1, SENNIT_INT32, 0, comm), SENNIT_OK) << sennit_last_error();
       sent = true;
     } else {
-      for (const uint64_t end = now_ns() + 10'000'000'000; !sent && now_ns() < end;) usleep(1000);
+      for (const uint64_t end = now_ns() + 60'000'000'000; !sent && now_ns() < end;) usleep(1000);
       EXPECT_TRUE(sent);
       EXPECT_EQ(sennit_recv(&y, 1, SENNIT_INT32, 1, comm), SENNIT_OK) << sennit_last_error();
       EXPECT_EQ(y, 7);
