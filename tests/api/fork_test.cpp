@@ -5,6 +5,7 @@
 // is.
 //
 // ctest alone: it forks out of many threads, and judges how soon the children end
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -72,11 +74,14 @@ constexpr bool kWorkersMayStartJobsBesideThreads = true;
 #endif
 
 // Until all other threads of this process wait in the kernel for something to come, with nothing
-// locked.
+// locked. Of futexes that is a condition variable's, which alone waits by FUTEX_WAIT_BITSET here.
 void wait_until_threads_rest() {
   const auto rests = [](const std::filesystem::path& task) {
     int call = -1;  // "running" is no number
-    std::ifstream(task / "syscall") >> call;
+    uint64_t futex = 0;
+    uint64_t operation = 0;
+    std::ifstream(task / "syscall") >> call >> std::hex >> futex >> operation;
+    if (call == SYS_futex) return (operation & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
     constexpr int kRests[] = {SYS_epoll_wait, SYS_epoll_pwait, SYS_poll,
                               SYS_ppoll,      SYS_nanosleep,   SYS_clock_nanosleep};
     return std::ranges::find(kRests, call) != std::end(kRests);

@@ -2,7 +2,6 @@
 in float64 and to 1e-4 in float32. Data-parallel, sharded (FSDP2), and tensor-parallel times sharded on a 2 x 2 mesh."""
 
 import os
-import socket
 import unittest
 
 import torch
@@ -61,7 +60,8 @@ def parallel(model, how):
 
 
 def train(rank, backend, how, dtype, port, losses):
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(RANKS), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port),
+                      TORCHELASTIC_USE_AGENT_STORE="True")  # the store is there already, as torchrun's is
     torch.set_num_threads(1)
     if backend == "sennit":
         import sennit_torch  # noqa: F401
@@ -82,19 +82,15 @@ def train(rank, backend, how, dtype, port, losses):
     dist.destroy_process_group()
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
 class Training(unittest.TestCase):
     def check(self, how, dtype, tolerance):
         both = {}
         with multiprocessing.Manager() as manager:
             for backend in "sennit", "gloo":
                 losses = manager.list()
-                multiprocessing.spawn(train, (backend, how, dtype, free_port(), losses), RANKS)
+                # Of a port that it finds itself: one that is looked for first may be taken when it is used.
+                store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+                multiprocessing.spawn(train, (backend, how, dtype, store.port, losses), RANKS)
                 both[backend] = list(losses)
         self.assertEqual(len(both["gloo"]), STEPS)
         worst = max(abs(a - b) for a, b in zip(both["sennit"], both["gloo"], strict=True))

