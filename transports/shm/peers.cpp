@@ -89,6 +89,8 @@ Result<LocalPeer*> Peers::open(int rank, std::span<const std::byte> address) {
   p->rank = rank;
   p->address = parsed;
   p->segment = *std::move(segment);
+  // The owner does so at its next tick, unless it is killed before that.
+  if (p->segment && all_have_mapped(*p->segment.header())) remove_name(parsed);
   p->same_pid_namespace = parsed.process.pid_namespace == own_->address().process.pid_namespace;
   if (p->segment)
     p->eager_bytes =
@@ -189,8 +191,11 @@ void Peers::report_death(LocalPeer& p) {
 
 // The name is not needed any more once everybody who will map our segment has.
 void Peers::remove_own_name() {
-  const uint32_t attached = own_->header().attached.load(std::memory_order_acquire);
-  if (own_->linked() && attached + 1 >= static_cast<uint32_t>(local_ranks_)) own_->unlink();
+  if (own_->linked() && all_have_mapped(own_->header())) own_->unlink();
+}
+
+bool Peers::all_have_mapped(const SegmentHeader& header) const {
+  return header.attached.load(std::memory_order_acquire) + 1 >= static_cast<uint32_t>(local_ranks_);
 }
 
 void Peers::tick() {

@@ -80,6 +80,7 @@ class Peers {
   bool has_ring_here(int rank) const;
   bool is_dead(LocalPeer& p);
   void remove_own_name();
+  bool all_have_mapped(const SegmentHeader& header) const;
 
   const int rank_, size_, local_ranks_;
   const size_t eager_bytes_;

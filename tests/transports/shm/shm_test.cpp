@@ -288,12 +288,10 @@ TEST(Shm, CancelAndFailHandEverythingBack) {
   EXPECT_TRUE(recv.status.ok());
 }
 
+// Also that of a rank which is killed before it does anything more.
 TEST(Shm, NamesGoAsSoonAsAllHaveMapped) {
   World world(4);
-  EXPECT_EQ(names_of(world.job).size(), 4u);
-  const uint64_t end = now_ns() + 60'000'000'000;
-  while (!names_of(world.job).empty() && now_ns() < end) world.step();
-  EXPECT_TRUE(names_of(world.job).empty());
+  EXPECT_TRUE(names_of(world.job).empty()) << "before anybody has looked again";
 }
 
 TEST(Shm, ManyRanksStaySmall) {
@@ -439,10 +437,11 @@ TEST(Shm, WhoIsOnAnotherHostAsTheJobCountsIsNotReached) {
 }
 
 TEST(Shm, AnotherUsersRankIsNotReached) {
-  World world(2);
-  Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 3, world.job));
-  ASSERT_TRUE(other.ok());
-  std::vector<std::byte> address = world[1].address();
+  const uint64_t job = random_job();
+  Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 2, job)),
+                                     one = ShmTransport::make(context(1, 2, job));
+  ASSERT_TRUE(other.ok() && one.ok());
+  std::vector<std::byte> address = (*one)->address();
   address[offsetof(SegmentAddress, user)] ^= std::byte{1};
   EXPECT_EQ((*other)->reach(1, address), Reach::none);
   EXPECT_NE((*other)->obstacle().find("it is user "), std::string::npos) << (*other)->obstacle();
@@ -472,10 +471,11 @@ TEST(Shm, APeerThatOnlyThisRankCannotOpenIsAnErrorAndNotFarAway) {
 }
 
 TEST(Shm, StrangeAddressesReachNobody) {
-  World world(2);
-  Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 3, world.job));
-  ASSERT_TRUE(other.ok());
-  std::vector<std::byte> address = world[1].address();
+  const uint64_t job = random_job();
+  Result<std::unique_ptr<Transport>> other = ShmTransport::make(context(0, 2, job)),
+                                     one = ShmTransport::make(context(1, 2, job));
+  ASSERT_TRUE(other.ok() && one.ok());
+  std::vector<std::byte> address = (*one)->address();
   EXPECT_EQ((*other)->reach(1, {}), Reach::none);
   EXPECT_EQ((*other)->reach(1, std::vector<std::byte>(address.size())), Reach::none);
   address[offsetof(SegmentAddress, nonce)] ^= std::byte{1};
