@@ -147,23 +147,21 @@ Result<SimulatedSet> simulate_concurrent(const TierTree& tree,
   uint32_t more_chunks = 1;
   std::optional<SimulatedSet> kept;
   if (tried > 1) {
-    uint64_t least_ns = ~uint64_t{0};
     Status first_failure;  // where some cannot be simulated, others may
     for (size_t choice = 0; choice < tried; choice++) {
       Result<SimulatedSet> set = planned.simulate(choice, 1, trial);
       if (!set && first_failure.ok()) first_failure = set.status();
-      if (!set || set->all.time_ns >= least_ns) continue;
-      least_ns = set->all.time_ns;
+      if (!set || (kept && set->all.time_ns >= kept->all.time_ns)) continue;
       fastest = choice;
       kept = *std::move(set);
     }
-    if (least_ns == ~uint64_t{0}) return first_failure;
+    if (!kept) return first_failure;
     // Bursts that meet at a shared uplink leave it idle at times; smaller ones less so.
     const Bound bound = set_bound(tree, calls);
     if (plan_options.chunk_bytes == 0 && bound.known &&
-        static_cast<double>(least_ns) > kNear * static_cast<double>(bound.time_ns)) {
+        static_cast<double>(kept->all.time_ns) > kNear * static_cast<double>(bound.time_ns)) {
       Result<SimulatedSet> set = planned.simulate(fastest, 2, trial);
-      if (set && set->all.time_ns < least_ns) {
+      if (set && set->all.time_ns < kept->all.time_ns) {
         more_chunks = 2;
         kept = *std::move(set);
       }
