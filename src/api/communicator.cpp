@@ -840,26 +840,9 @@ GroupChannel& Communicator::channel() {
   return *channel_;
 }
 
-Status Communicator::check_group(const std::vector<int>& ranks, int tag) const {
-  if (tag < 0) return invalid(fmt::format("create_group: tag {}: expected 0 or more", tag));
-  std::vector<bool> listed(static_cast<size_t>(size()));
-  for (const int rank : ranks) {
-    if (rank < 0 || rank >= size())
-      return invalid(
-          fmt::format("create_group: rank {} in the list: expected 0 <= it < {}", rank, size()));
-    if (listed[static_cast<size_t>(rank)])
-      return invalid(fmt::format("create_group: rank {} stands in the list twice", rank));
-    listed[static_cast<size_t>(rank)] = true;
-  }
-  if (!listed[static_cast<size_t>(rank())])
-    return invalid(fmt::format(
-        "create_group: rank {}, which calls it, is not in the list: only members call it", rank()));
-  return {};
-}
-
 Status Communicator::create_group(const std::vector<int>& ranks, int tag,
                                   std::shared_ptr<Communicator>* result) {
-  if (Status off = check_group(ranks, tag); !off.ok()) {
+  if (Status off = GroupChannel::check(state_, ranks, tag); !off.ok()) {
     // Who is not in the list is missed by nobody with the same list: programs let all ranks call.
     if (std::find(ranks.begin(), ranks.end(), rank()) != ranks.end()) refuses_group(off);
     return off;

@@ -113,7 +113,6 @@ class Communicator : public std::enable_shared_from_this<Communicator> {
                                               std::vector<int> members, uint32_t id, TierTree tree);
 
   Result<std::unique_ptr<Work>> prepare_work(const Call& call) SENNIT_EXCLUDES(mutex_);
-  Status check_group(const std::vector<int>& ranks, int tag) const;
   GroupChannel& channel() SENNIT_EXCLUDES(channel_mutex_);
   // What a call is prepared to, as the plan says or as trials do.
   Result<PlanCache::Entry*> find_or_prepare(PlanCache::Key key, const Plan* given)

@@ -43,6 +43,24 @@ GroupChannel::GroupChannel(Context& context, CommunicatorState& of)
 
 GroupChannel::~GroupChannel() { context_.registry().remove(&channel_); }
 
+Status GroupChannel::check(const CommunicatorState& of, const std::vector<int>& ranks, int tag) {
+  if (tag < 0) return invalid(fmt::format("create_group: tag {}: expected 0 or more", tag));
+  std::vector<bool> listed(static_cast<size_t>(of.size()));
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= of.size())
+      return invalid(
+          fmt::format("create_group: rank {} in the list: expected 0 <= it < {}", rank, of.size()));
+    if (listed[static_cast<size_t>(rank)])
+      return invalid(fmt::format("create_group: rank {} stands in the list twice", rank));
+    listed[static_cast<size_t>(rank)] = true;
+  }
+  if (!listed[static_cast<size_t>(of.rank())])
+    return invalid(fmt::format(
+        "create_group: rank {}, which calls it, is not in the list: only members call it",
+        of.rank()));
+  return {};
+}
+
 Result<uint32_t> GroupChannel::agree_on_number(const std::vector<int>& ranks, int tag) {
   CallDescriptor making;
   making.comm = channel_.id();

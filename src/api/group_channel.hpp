@@ -24,9 +24,11 @@ class GroupChannel {
   GroupChannel(const GroupChannel&) = delete;
   GroupChannel& operator=(const GroupChannel&) = delete;
 
+  // SENNIT_INVALID_ARGUMENT where a group cannot be made of these ranks by the one that asks.
+  static Status check(const CommunicatorState& of, const std::vector<int>& ranks, int tag);
   // Gives the first of `ranks` a number of a communicator, and tells it to the others. `ranks`: of
-  // the communicator, the same on all of them, this rank among them. `tag` tells the calls of
-  // several threads apart.
+  // the communicator, the same on all of them, this rank among them, as check() has it. `tag` tells
+  // the calls of several threads apart.
   Result<uint32_t> agree_on_number(const std::vector<int>& ranks, int tag);
 
  private:
