@@ -113,6 +113,12 @@ std::string map_all(const Rank& rank) {
   return "some rank does not read where the others have it";
 }
 
+// The same of a rank that is started first.
+std::string start_mapped(Rank& rank) {
+  std::string told = start(rank);
+  return told == "ok" ? map_all(rank) : told;
+}
+
 TEST(DeviceProcesses, ReadMessagesWhereTheyLie) {
   in_processes([](const Rank& rank) -> std::string {
     std::mt19937_64 random(sennit_test::seed() + static_cast<uint64_t>(rank.number));
@@ -294,9 +300,7 @@ TEST(DeviceProcesses, OutliveOneThatIsKilled) {
   Processes processes(kRanks,
                       [&](int number) -> std::string {
                         Rank rank{number};
-                        std::string told = start(rank);
-                        if (told == "ok") told = map_all(rank);
-                        if (told != "ok") return told;
+                        if (std::string told = start_mapped(rank); told != "ok") return told;
                         const DeviceBuffer buffer(std::vector<std::byte>(4 << 20));
                         if (number == kVictim)
                           std::thread([] {
@@ -328,9 +332,7 @@ TEST(DeviceProcesses, EndWhileAStreamIsStuck) {
   Processes processes(kRanks,
                       [&](int number) -> std::string {
                         Rank rank{number};
-                        std::string told = start(rank);
-                        if (told == "ok") told = map_all(rank);
-                        if (told != "ok") return told;
+                        if (std::string told = start_mapped(rank); told != "ok") return told;
                         const DeviceBuffer buffer(std::vector<std::byte>(4000));
                         soft_gpu_hold(rank.stream);
                         REQUIRE(sennit_all_reduce(buffer.data(), buffer.data(), 1000, SENNIT_INT32,
