@@ -22,7 +22,7 @@ namespace sennit {
 namespace {
 
 // How often a waiter looks in vain before it yields, and yields before it sleeps. Spinning is
-// polite only where every rank of this host has a core to itself.
+// polite only where every rank of this machine has a core to itself.
 constexpr uint32_t kSpinsWithOwnCore = 2000;
 constexpr uint32_t kSpinsOnSharedCore = 1;
 constexpr uint32_t kYields = 200;
@@ -30,6 +30,9 @@ constexpr uint32_t kYields = 200;
 // processes.
 constexpr uint32_t kSpinsWhereWoken = 1;
 constexpr uint32_t kYieldsWhereWoken = 10;
+// Where ranks share cores besides, what one does in vain is taken from those it waits for. Not
+// where a transport wakes nobody: there the other ranks of this host answer while this one yields.
+constexpr uint32_t kYieldsWhereWokenOnSharedCore = 1;
 // On the short way; there the first looks come back to back.
 constexpr uint32_t kSmallSpinsWithOwnCore = 1000;
 constexpr uint32_t kSpinsBackToBack = 64;
@@ -63,6 +66,7 @@ Engine::Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callba
       in_flight_bytes_(in_flight_bytes),
       spins_(core_each ? kSpinsWithOwnCore : kSpinsOnSharedCore),
       yields_(kYields),
+      yields_where_all_wake_(core_each ? kYieldsWhereWoken : kYieldsWhereWokenOnSharedCore),
       small_spins_(core_each ? kSmallSpinsWithOwnCore : 0),
       memory_(routes_),
       trace_(std::move(recording)),
@@ -98,9 +102,12 @@ void Engine::set_addresses(std::vector<std::vector<std::vector<std::byte>>> addr
 
 Transport* Engine::route(int peer) {
   Transport* const transport = routes_.to(peer);
-  if (routes_.wakes_waiters() && yields_ > kYieldsWhereWoken) {
-    spins_ = kSpinsWhereWoken;
-    yields_ = kYieldsWhereWoken;
+  if (routes_.wakes_waiters()) {
+    const uint32_t yields = routes_.all_wake() ? yields_where_all_wake_ : kYieldsWhereWoken;
+    if (yields_ != yields) {
+      spins_ = kSpinsWhereWoken;
+      yields_ = yields;
+    }
   }
   return transport;
 }

@@ -44,9 +44,9 @@ class Engine {
     std::function<void(uint32_t comm, const Status& status)> failed_here;
   };
 
-  // core_each: every rank of this host has a core to itself. in_flight_bytes: as much may be under
-  // way to a peer (SENNIT_IN_FLIGHT_BYTES). stall_ns: as in StallWatch. recording: of what the rank
-  // does.
+  // core_each: every rank of this machine has a core to itself. in_flight_bytes: as much may be
+  // under way to a peer (SENNIT_IN_FLIGHT_BYTES). stall_ns: as in StallWatch. recording: of what
+  // the rank does.
   Engine(bool core_each, size_t in_flight_bytes, uint64_t stall_ns, Callbacks callbacks,
          std::unique_ptr<Recording> recording = Recording::in_memory());
   ~Engine();
@@ -176,7 +176,8 @@ class Engine {
   const size_t in_flight_bytes_;
   std::atomic<uint32_t> spins_;   // without progress, before it yields; read without the lock
   std::atomic<uint32_t> yields_;  // before it sleeps
-  const uint32_t small_spins_;    // the same on the short way
+  const uint32_t yields_where_all_wake_;  // the same, where every transport in use wakes it
+  const uint32_t small_spins_;            // the same on the short way
   uint32_t small_calls_ SENNIT_GUARDED_BY(mutex_) = 0;
   // Outlives the routes: transports may look at memory until they end.
   MemoryPool memory_ SENNIT_GUARDED_BY(mutex_);

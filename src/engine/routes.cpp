@@ -46,7 +46,7 @@ Transport* Routes::resolve(int peer) {
     }
     route.transport = transports_[i].get();
     used_[i] = true;
-    wakes_waiters_ = wakes_waiters_ || transports_[i]->event_fd() >= 0;
+    (transports_[i]->event_fd() >= 0 ? wakes_waiters_ : some_wake_nobody_) = true;
   }
   return route.transport;
 }

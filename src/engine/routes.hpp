@@ -44,8 +44,9 @@ class Routes {
   bool progress(Driven which, Completions& completions);
   void stalled();  // tells those in use that nothing has moved for long
   bool tends() const { return tends_; }
-  // Whether one in use has a descriptor by which the kernel wakes who waits.
+  // Whether one in use has a descriptor by which the kernel wakes who waits, and whether all have.
   bool wakes_waiters() const { return wakes_waiters_; }
+  bool all_wake() const { return wakes_waiters_ && !some_wake_nobody_; }
 
   // What to poll before going to sleep.
   enum class Awaited : uint8_t { used, tended };
@@ -72,6 +73,7 @@ class Routes {
   std::vector<bool> tended_;  // by transport: its peers need it driven, also while nobody waits
   bool tends_ = false;        // one of them is
   bool wakes_waiters_ = false;
+  bool some_wake_nobody_ = false;
   std::vector<std::vector<std::vector<std::byte>>> addresses_;
   std::vector<Route> routes_;  // by peer
 };

@@ -27,6 +27,7 @@ struct Union {
            core <= std::min(sight.cores[i + 1], CPU_SETSIZE - 1); core++)
         cores.insert(core);
   }
+  CoreShare share() const { return {ranks, static_cast<int>(cores.size())}; }
 };
 
 }  // namespace
@@ -52,7 +53,15 @@ CoreShare share_of_host(const std::vector<CoreSight>& all, const std::string& ho
   Union together;
   for (const CoreSight& sight : all)
     if (sight.host == host) together.add(sight);
-  return {together.ranks, static_cast<int>(together.cores.size())};
+  return together.share();
+}
+
+CoreShare share_of_machine(const std::vector<CoreSight>& all, const CoreSight& here) {
+  if (here.machine.empty()) return share_of_host(all, here.host);
+  Union together;
+  for (const CoreSight& sight : all)
+    if (sight.machine == here.machine) together.add(sight);
+  return together.share();
 }
 
 bool one_machine(const std::vector<CoreSight>& all) {

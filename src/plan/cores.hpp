@@ -21,12 +21,14 @@ struct CoreSight {
   static CoreSight look();
 };
 
-// The ranks whose `host` (or `machine`) is `key`, and how many cores they may use together: a
-// launcher may have bound each to cores of its own.
+// Ranks, and how many cores they may use together: a launcher may have bound each to cores of its
+// own.
 struct CoreShare {
   int ranks = 0, cores = 0;
 };
 CoreShare share_of_host(const std::vector<CoreSight>& all, const std::string& host);
+// Of the machine that `here` is on; of its host alone, where it could not tell the machine.
+CoreShare share_of_machine(const std::vector<CoreSight>& all, const CoreSight& here);
 
 // Whether all ranks run under one kernel: what they send one another never leaves its memory, even
 // where they are on different hosts.

@@ -98,6 +98,45 @@ class Holding final : public sennit_test::IdleTransport {
   std::vector<RecvRequest*> receives_;
 };
 
+// Counts how often it is looked at until somebody lies down for the first time.
+class Watched final : public sennit_test::IdleTransport {
+ public:
+  explicit Watched(bool wakes) : wakes_(wakes) {}
+  std::string_view name() const override { return "watched"; }
+  bool progress(Completions&) override {
+    if (!slept) looks++;
+    return false;
+  }
+  int event_fd() const override { return wakes_ ? never_readable() : -1; }
+  bool prepare_wait() override { return slept = true; }
+
+  int looks = 0;
+  bool slept = false;
+
+ private:
+  const bool wakes_;
+};
+
+// Of one who waits for what never comes, while peers are reached over a transport that wakes it
+// and, where `beside`, over one that does not.
+int looks_before_sleep(bool core_each, bool beside) {
+  Engine engine(core_each, 1 << 20, uint64_t{1} << 60, {});
+  std::vector<std::unique_ptr<Transport>> all;
+  all.push_back(std::make_unique<Watched>(true));
+  all.push_back(std::make_unique<Watched>(false));
+  auto& waking = static_cast<Watched&>(*all[0]);
+  engine.set_transports(std::move(all));
+  const std::vector<std::byte> reached = {std::byte{1}};
+  engine.set_addresses({{}, {reached, {}}, {{}, reached}});
+  {
+    const MutexLock lock(engine.mutex());
+    engine.has_come(1, {});
+    if (beside) engine.has_come(2, {});
+  }
+  engine.wait([&] { return waking.slept; }, -1);
+  return waking.looks;
+}
+
 class Engines : public testing::Test {
  protected:
   Engines() {
@@ -241,6 +280,13 @@ TEST_F(Engines, WhoMovesWhatOthersWaitForWakesThem) {
   EXPECT_TRUE(sennit_test::eventually([&] { return time_of_halves(out_of_time) < kSoonNs; }));
   const auto until_half = [&] { engine_.wait([&] { return transport_->turns < 2; }, -1); };
   EXPECT_TRUE(sennit_test::eventually([&] { return time_of_halves(until_half) < kSoonNs; }));
+}
+
+// What a rank looks for in vain is taken from the one it waits for, where they share a core.
+TEST(Waiting, SleepsSoonWhereCoresAreSharedAndTheKernelWakes) {
+  EXPECT_EQ(looks_before_sleep(false, false), 2);
+  EXPECT_GT(looks_before_sleep(true, false), 2) << "nobody else wants the core";
+  EXPECT_GT(looks_before_sleep(false, true), 2) << "nobody wakes it for what comes over the other";
 }
 
 TEST_F(Engines, NobodyWaitsLongerThanAsked) {

@@ -27,6 +27,14 @@ TEST(Cores, RanksOfOneMachineShareItsCoresAcrossHosts) {
   EXPECT_EQ(crowding_permille(all), 4000u);
   EXPECT_EQ(share_of_host(all, "container3").ranks, 1);
   EXPECT_EQ(share_of_host(all, "container3").cores, 2);
+  EXPECT_EQ(share_of_machine(all, all[3]).ranks, 8);
+  EXPECT_EQ(share_of_machine(all, all[3]).cores, 2);
+}
+
+TEST(Cores, WhereNobodyCanTellTheMachineItIsTheHost) {
+  const std::vector<CoreSight> all = {{"a", "", {0, 1}}, {"b", "", {0, 1}}, {"a", "", {2, 2}}};
+  EXPECT_EQ(share_of_machine(all, all[0]).ranks, 2);
+  EXPECT_EQ(share_of_machine(all, all[0]).cores, 3);
 }
 
 TEST(Cores, RanksBoundToCoresOfTheirOwnAreNotCrowded) {

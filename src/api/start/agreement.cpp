@@ -120,7 +120,9 @@ Result<HostSharing> share_hosts(const std::vector<Whereabouts>& all, int rank) {
     sights.push_back(told.sight);
     sharing.host_of_rank.push_back(told.sight.host);
   }
-  sharing.here = share_of_host(sights, sights[static_cast<size_t>(rank)].host);
+  const CoreSight& here = sights[static_cast<size_t>(rank)];
+  sharing.here = share_of_host(sights, here.host);
+  sharing.machine = share_of_machine(sights, here);
   sharing.crowding_permille = crowding_permille(sights);
   sharing.one_machine = one_machine(sights);
   return sharing;

@@ -66,10 +66,12 @@ struct Whereabouts {
 struct HostSharing {
   std::vector<std::string> host_of_rank;  // equal: probably the same host
   CoreShare here;                         // of one rank's own host
+  CoreShare machine;                      // of the machine that it is on
   uint64_t crowding_permille = 1000;      // see plan/cores.hpp
   bool one_machine = false;               // all ranks run under one kernel
 
-  bool core_each() const { return here.ranks <= here.cores; }
+  // Whether no rank of this machine waits for a core that another one has.
+  bool core_each() const { return machine.ranks <= machine.cores; }
   // The lowest rank on the host of `rank`, which speaks for it.
   int speaker_for(int rank) const;
   bool speaks_for_host(int rank) const { return speaker_for(rank) == rank; }

@@ -77,6 +77,8 @@ TEST(Agreement, HostsAreSharedAsAllSeeThem) {
   ASSERT_TRUE(seen.ok());
   EXPECT_EQ(seen->here.ranks, 2);
   EXPECT_EQ(seen->here.cores, 1);
+  EXPECT_EQ(seen->machine.ranks, 5);
+  EXPECT_EQ(seen->machine.cores, 3);
   EXPECT_FALSE(seen->core_each());
   EXPECT_TRUE(seen->one_machine);
   EXPECT_EQ(seen->crowding_permille, 1666u);  // five ranks on three cores
@@ -85,6 +87,13 @@ TEST(Agreement, HostsAreSharedAsAllSeeThem) {
   EXPECT_FALSE(seen->speaks_for_host(2));
   EXPECT_EQ(seen->speaker_for(4), 0);
   EXPECT_EQ(seen->speaker_for(3), 1);
+
+  // Each host has a core for its rank, but it is the same one.
+  const Result<HostSharing> namespaces =
+      share_hosts({at("a", "m", {0, 0}), at("b", "m", {0, 0})}, 1);
+  ASSERT_TRUE(namespaces.ok());
+  EXPECT_EQ(namespaces->here.ranks, namespaces->here.cores);
+  EXPECT_FALSE(namespaces->core_each());
 
   all[3].error = "rank 3 on host b: no descriptors";
   const Result<HostSharing> stopped =
