@@ -35,7 +35,7 @@ std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now)
     c.mismatch_reporter = report.reporter;
     c.mismatching_peer = report.mismatching_peer;
   }
-  const bool due = c.inquiry == 0 && (fresh || urgent || now - c.asked_ms >= kRoundGapMs);
+  const bool due = !c.asking && (fresh || urgent || now - c.asked_ms >= kRoundGapMs);
   // Things may have moved since the last round.
   c.stalled_ms = due ? report.stalled_ms : std::max(c.stalled_ms, report.stalled_ms);
   if (!due) return {};
@@ -44,6 +44,7 @@ std::optional<Inquiry> CallJudge::report(const StallReport& report, int64_t now)
 
 Inquiry CallJudge::ask(Case& c, int64_t now) {
   c.inquiry = next_inquiry_++;
+  c.asking = true;
   c.asked_ms = now;
   c.answers.clear();
   return {c.inquiry, c.first.call.comm, c.first.call.seq, c.first.call.signature, c.first.reporter};
@@ -58,7 +59,12 @@ void CallJudge::answer(InquiryAnswers answers) {
   Case& c = asked->second;
   const auto note = [&c](InquiryAnswer answer) {
     const int rank = answer.rank;
-    if (c.first.members.count(rank)) c.answers[rank] = std::move(answer);
+    if (!c.first.members.count(rank)) return;
+    if (answer.where >= InquiryAnswer::Where::at) {
+      c.came.insert(rank);
+      if (answer.in_stream) c.in_stream_ms = c.asked_ms;
+    }
+    c.answers[rank] = std::move(answer);
   };
   const CallDescriptor& call = c.first.call;
   for (const int rank : answers.alike)
@@ -72,14 +78,14 @@ CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
   for (auto it = cases_.begin(); it != cases_.end();) {
     Case& c = it->second;
     Status status;
-    if (c.inquiry != 0) {
+    if (c.asking) {
       const bool all = c.answers.size() >= c.first.members.size();
       if (!all && now - c.asked_ms < kRoundMs) {
         outcome.next_ms = std::min(outcome.next_ms, c.asked_ms + kRoundMs);
         ++it;
         continue;
       }
-      c.inquiry = 0;
+      c.asking = false;
       c.rounds++;
       status = assess(c, now, dead, left, arrival_ms, &outcome.waiting);
     } else if (c.mismatching_peer >= 0 && now - c.asked_ms >= kRoundGapMs) {
@@ -88,9 +94,8 @@ CallJudge::Outcome CallJudge::judge(int64_t now, const std::set<int>& dead,
     if (!status.ok())
       outcome.verdicts.push_back({c.first.call.comm, *c.first.members.begin(), status});
     const bool forget = !status.ok() || now - c.reported_ms > forget_ms_;
-    if (!forget && (c.mismatching_peer >= 0 || c.inquiry != 0))
-      outcome.next_ms =
-          std::min(outcome.next_ms, c.asked_ms + (c.inquiry != 0 ? kRoundMs : kRoundGapMs));
+    if (!forget && (c.mismatching_peer >= 0 || c.asking))
+      outcome.next_ms = std::min(outcome.next_ms, c.asked_ms + (c.asking ? kRoundMs : kRoundGapMs));
     it = forget ? cases_.erase(it) : std::next(it);
   }
   // The communicator is in error as a whole: its other cases are settled with it.
@@ -217,10 +222,9 @@ Status CallJudge::assess(Case& c, int64_t now, const std::set<int>& dead, const 
     if (here && answer->second.in_stream) in_stream.insert(member);
     if (left.count(member))
       left_here.insert(member);
-    else if (!here)
+    else if (!c.came.count(member))
       late.insert(member);
   }
-  if (!in_stream.empty()) c.in_stream_ms = now;
   if (c.expirer >= 0) return expired(c, what, late, left_here);
   // A rank may leave when it has finished a call that others are still in, so only a lasting stall
   // tells.

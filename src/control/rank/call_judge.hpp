@@ -4,8 +4,10 @@
 // A *case* is one call number on one communicator, of one group of members: disjoint groups may use
 // the same communicator number, so a case is known by its lowest member too. A case begins with a
 // report; every round asks all members (Inquiry) and judges their answers when all are in or
-// kRoundMs is over. Ranks answer with a text only where their call is not the asker's, or where
-// they have none and were refused one. The making of a group (CallDescriptor::makers) is a case.
+// kRoundMs is over. An answer that comes later still tells that its rank has come to the call, and
+// whether its stream has. Ranks answer with a text only where their call is not the asker's, or
+// where they have none and were refused one. The making of a group (CallDescriptor::makers) is a
+// case.
 #pragma once
 
 #include <algorithm>
@@ -80,13 +82,15 @@ class CallJudge {
     int64_t since_ms = 0, reported_ms = 0, asked_ms = 0;
     int64_t stalled_ms = 0;            // the longest that was reported for this round
     int64_t in_stream_ms = INT64_MIN;  // when a member's stream had last not come to it
-    uint64_t inquiry = 0;              // 0: no round under way
+    uint64_t inquiry = 0;              // of the last round
+    bool asking = false;               // that round is under way
     int rounds = 0;                    // finished ones
     bool said_waiting = false;
     int mismatch_reporter = -1, mismatching_peer = -1;
     int expirer = -1;  // whose time for the call is over, after expired_ms; -1: nobody's
     int64_t expired_ms = 0;
     std::map<int, InquiryAnswer> answers;
+    std::set<int> came;  // who once said that it is in the call, or beyond it
   };
   Inquiry ask(Case& c, int64_t now);
   // Empty status: nothing to complain about yet.

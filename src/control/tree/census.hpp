@@ -2,6 +2,7 @@
 // dead, and therefore who decides. Control thread only. Memory: O(ranks).
 #pragma once
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,11 @@ class Census {
 
   bool gone(int rank) const {
     return dead.count(rank) > 0 || left.count(rank) > 0 || unreachable.count(rank) > 0;
+  }
+  // Whether it is still to be decided of one that this rank found nobody at.
+  bool undecided() const {
+    return std::ranges::any_of(
+        unreachable, [this](int rank) { return !dead.contains(rank) && !left.contains(rank); });
   }
   // This rank, or a lower one that is not known to be gone.
   int lowest_alive() const;

@@ -173,7 +173,8 @@ void Tree::beat() {
   });
   for (const uint64_t id : silent)
     channels_.lost(id, End::unreachable,
-                   fmt::format("no sign of life for {} ms", self_.options.heartbeat_timeout_ms));
+                   fmt::format("no sign of life for {} ms (SENNIT_HEARTBEAT_TIMEOUT)",
+                               self_.options.heartbeat_timeout_ms));
 }
 
 void Tree::tick() {

@@ -183,6 +183,17 @@ TEST_F(Judging, AStreamThatComesLateIsSaidAndIsNoError) {
   EXPECT_EQ(outcome.verdicts[0].status.kind(), SENNIT_TIMED_OUT);
 }
 
+TEST_F(Judging, AStreamThatComesLateIsNoErrorWhereTheAnswersDoToo) {
+  for (int64_t now = 0; now <= 3 * kArrivalMs; now += 500) {
+    const auto inquiry = judge.report(report(1, now, now), now);
+    ASSERT_TRUE(inquiry) << now;
+    for (int r = 0; r < 8; r++)
+      if (r != 5) answer(inquiry->id, r, InquiryAnswer::Where::at);
+    EXPECT_TRUE(at(now + CallJudge::kRoundMs).verdicts.empty()) << now;
+    answer(inquiry->id, 5, InquiryAnswer::Where::at, 100, "", true);
+  }
+}
+
 // Also where a round has just been, and whatever the arrival time-out says.
 TEST_F(Judging, WhoseOwnTimeIsOverIsToldAtOnceWhoIsLate) {
   auto inquiry = judge.report(report(0), 0);
@@ -228,6 +239,25 @@ TEST_F(Judging, AnAnswerThatNeverComesCountsAsLate) {
   const auto outcome = at(CallJudge::kRoundMs);
   ASSERT_EQ(outcome.verdicts.size(), 1u);
   EXPECT_NE(outcome.verdicts[0].status.text().find("rank 7 did not arrive"), std::string::npos);
+}
+
+// A busy rank's answer may miss a round, or every round: it has come all the same.
+TEST_F(Judging, WhoHasComeIsNotLateWhereAnAnswerIs) {
+  for (const bool answers_once : {true, false}) {
+    SCOPED_TRACE(answers_once ? "once in time" : "always too late");
+    judge = CallJudge(0, kStallMs);
+    bool first = true;
+    for (int64_t now = 0; now <= 2 * kArrivalMs; now += kStallMs) {
+      const auto inquiry = judge.report(report(0, now, kStallMs), now);
+      ASSERT_TRUE(inquiry);
+      const bool in_time = answers_once && first;
+      for (int r = 0; r < 8; r++)
+        if (r != 7 || in_time) answer(inquiry->id, r, InquiryAnswer::Where::at);
+      EXPECT_TRUE(at(now + CallJudge::kRoundMs).verdicts.empty()) << now;
+      if (!answers_once) answer(inquiry->id, 7, InquiryAnswer::Where::at);
+      first = false;
+    }
+  }
 }
 
 TEST_F(Judging, ASlowNetworkIsNoError) {

@@ -144,6 +144,19 @@ TEST(Results, DoNotComeWhenSomebodyHasLeft) {
   }
 }
 
+// Rank 0 has died, and one whose start had not ended has left for that before it is decided.
+TEST(Results, WaitForTheDecisionWhereOneIsToCome) {
+  One inner(1, 4);
+  inner.census.unreachable = {0};
+  inner.census.left = {2};
+  inner.after(0);
+  EXPECT_TRUE(inner.callers.failure().ok()) << inner.callers.failure().text();
+  inner.census.dead = {0};
+  inner.callers.fail({SENNIT_PEER_FAILED, "rank 0 died"});
+  inner.after(0);
+  EXPECT_EQ(inner.result(3).status().text(), "rank 0 died");
+}
+
 TEST(Results, ArePassedOnAndHandedOver) {
   One inner(1, 4);
   inner.collectives.on_gathered({1, {blob_of(0), blob_of(1), blob_of(2), blob_of(3)}});

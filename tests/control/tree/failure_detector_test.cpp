@@ -129,7 +129,8 @@ TEST_F(Coordinator, SilenceIsDeathOnlyAfterTheTimeout) {
   ends(Role::probing, 7, End::unreachable);
   rank.after(kGatherMs);
   EXPECT_EQ(rank.dead, std::vector<int>{7});
-  EXPECT_NE(rank.failure.text().find("no sign of life for 4000 ms"), std::string::npos);
+  EXPECT_NE(rank.failure.text().find("no sign of life for 4000 ms (SENNIT_HEARTBEAT_TIMEOUT)"),
+            std::string::npos);
 }
 
 // Its connection to its parent broke, and it has come here: only the other one is asked about.
