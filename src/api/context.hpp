@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "api/registry.hpp"
-#include "api/replanner.hpp"
-#include "api/replanning.hpp"
 #include "api/start/agreement.hpp"
+#include "api/state/registry.hpp"
+#include "api/state/replanner.hpp"
+#include "api/state/replanning.hpp"
 #include "control/control_plane.hpp"
 #include "engine/engine.hpp"
 #include "plan/planner.hpp"

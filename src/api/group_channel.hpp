@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "api/communicator_state.hpp"
 #include "api/context.hpp"
+#include "api/state/communicator_state.hpp"
 #include "engine/mailbox.hpp"
 
 namespace sennit {

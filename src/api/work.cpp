@@ -7,11 +7,17 @@
 
 namespace sennit {
 
-Work::Work(std::shared_ptr<Communicator> communicator, const Call& call)
-    : communicator_(std::move(communicator)), call_(call), source_(call.root) {}
+Work::Work(std::shared_ptr<Communicator> communicator, const Call& call, const StreamTarget& target,
+           Preparation::Ready ready)
+    : communicator_(std::move(communicator)),
+      call_(call),
+      target_(target),
+      ready_(std::move(ready)),
+      source_(call.root) {}
 
 Work::~Work() {
-  if (!started_ && execution_) communicator_->give_back(std::move(execution_));
+  if (!started_ && ready_.execution)
+    communicator_->preparation_.give_back(std::move(ready_.execution));
   if (!started_ || finished_) return;
   if (!is_captured()) wait(-1);
   (void)finish();
@@ -20,8 +26,8 @@ Work::~Work() {
 const Context& Work::context() const { return communicator_->context(); }
 
 uint64_t Work::predicted_ns() const {
-  if (!execution_) return 0;
-  const Prepared& prepared = execution_->prepared();
+  if (!ready_.execution) return 0;
+  const Prepared& prepared = ready_.execution->prepared();
   if (call_.collective != Collective::send_recv) return prepared.plan.predicted_ns;
   Request request = prepared.request;  // of a message only its plan is made, as it is needed
   if (request.root == SENNIT_ANY_SOURCE)
@@ -33,7 +39,7 @@ uint64_t Work::predicted_ns() const {
 
 void Work::start(bool nonblocking) {
   started_ = true;
-  if (sample_ >= 0) started_ns_ = now_ns();
+  if (ready_.sample >= 0) started_ns_ = now_ns();
   communicator_->start(*this, nonblocking);
 }
 
@@ -48,7 +54,7 @@ Status Work::take_place(StreamCalls& calls) {
 }
 
 void Work::give_up(const Status& why) {
-  if (execution_) communicator_->give_back(std::move(execution_));
+  if (ready_.execution) communicator_->preparation_.give_back(std::move(ready_.execution));
   place_.reset();
   started_ = finished_ = true;
   result_ = why;
@@ -56,12 +62,12 @@ void Work::give_up(const Status& why) {
 
 bool Work::done() const {
   if (is_captured()) return graph_place_ && graph_place_->worker().over();
-  if (execution_) return execution_->done();
+  if (ready_.execution) return ready_.execution->done();
   return finished_ || self_matched_->copied || communicator_->state_.failed();
 }
 
 bool Work::lacks_other_half() const {
-  return started_ && !execution_ && !finished_ && !self_matched_->met &&
+  return started_ && !ready_.execution && !finished_ && !self_matched_->met &&
          !communicator_->state_.failed();
 }
 
@@ -71,11 +77,11 @@ bool Work::wait(int64_t timeout_ns) {
   if (lacks_other_half() && timeout_ns < 0) return true;
   Engine& engine = communicator_->context().engine();
   const auto is_done = [this] { return done(); };
-  if (!execution_) return engine.wait(is_done, timeout_ns);
-  if (timeout_ns < 0) execution_->awaited = true;
-  execution_->waiters++;
+  if (!ready_.execution) return engine.wait(is_done, timeout_ns);
+  if (timeout_ns < 0) ready_.execution->awaited = true;
+  ready_.execution->waiters++;
   const bool in_time = engine.wait(is_done, timeout_ns);
-  execution_->waiters--;
+  ready_.execution->waiters--;
   return in_time;
 }
 
@@ -88,7 +94,7 @@ bool Work::test() {
 void Work::expire(int64_t waited_ms) {
   if (finished_ || done()) return;
   Context& context = communicator_->context();
-  if (execution_) return context.expire(*execution_, waited_ms);
+  if (ready_.execution) return context.expire(*ready_.execution, waited_ms);
   communicator_->state_.fail_and_tell(
       {SENNIT_TIMED_OUT,
        fmt::format(
@@ -99,7 +105,7 @@ void Work::expire(int64_t waited_ms) {
 
 Status Work::finish() {
   if (finished_) return result_;
-  const int peer = execution_ ? execution_->peer() : -1;
+  const int peer = ready_.execution ? ready_.execution->peer() : -1;
   result_ = communicator_->end(*this);
   finished_ = true;
   if (call_.root == SENNIT_ANY_SOURCE && result_.ok())

@@ -7,14 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "api/call/call.hpp"
 #include "api/call/self_messages.hpp"
 #include "api/call/stream_calls.hpp"
+#include "api/preparation.hpp"
 #include "base/status.hpp"
 #include "engine/execution.hpp"
-#include "plan/tuning/trials.hpp"
 
 namespace sennit {
 
@@ -23,7 +22,9 @@ class Context;
 
 class Work {
  public:
-  Work(std::shared_ptr<Communicator> communicator, const Call& call);
+  // `ready`: what the call was prepared to, for `target`.
+  Work(std::shared_ptr<Communicator> communicator, const Call& call, const StreamTarget& target,
+       Preparation::Ready ready);
   // Waits for it if it was started.
   ~Work();
   Work(const Work&) = delete;
@@ -50,7 +51,7 @@ class Work {
   bool is_handled() const { return handle_; }
   // Started, it is part of a graph from then on, and is made when that is launched. Nobody waits
   // for it; it is done when its graph is gone, and finish() takes it out of the graph before.
-  bool is_captured() const { return target_.in_graph && execution_; }
+  bool is_captured() const { return target_.in_graph && ready_.execution; }
   // A message to oneself that has been started, and nothing has met it.
   bool lacks_other_half() const;
   // Drives the engine; false when the time is over (negative: no limit).
@@ -66,23 +67,21 @@ class Work {
 
  private:
   friend class Communicator;
+  friend class StartedWorks;
+  friend class WorkStarter;
 
   const std::shared_ptr<Communicator> communicator_;
   const Call call_;
-  std::unique_ptr<Execution> execution_;  // none: a message to oneself
-  SelfMessages::Matched self_matched_;
-  StreamTarget target_;
+  const StreamTarget target_;
+  Preparation::Ready ready_;
+  SelfMessages::Matched self_matched_;        // of a message to oneself
   StreamCalls* stream_calls_ = nullptr;       // between take_place() and start()
   std::shared_ptr<StreamPlace> place_;        // there as well
   std::shared_ptr<StreamPlace> graph_place_;  // of a captured one, once it is started
-  std::vector<std::byte> scaled_;             // of a custom op: the scaled input
   bool started_ = false;
   bool finished_ = false;
   bool handle_ = false;
   size_t outstanding_at_ = 0;  // among the communicator's outstanding works
-  Trials* trials_ = nullptr;   // where its time goes
-  int sample_ = -1;            // as which of their times; -1: it is not timed
-  uint64_t generation_ = 0;    // of the communicator's plans
   uint64_t started_ns_ = 0;
   int source_ = -1;
   Status result_;

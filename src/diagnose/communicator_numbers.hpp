@@ -12,7 +12,7 @@
 
 namespace sennit::diagnose {
 
-inline constexpr uint32_t kChannel = 0x80000000;  // of a group's channel (api/registry.hpp)
+inline constexpr uint32_t kChannel = 0x80000000;  // of a group's channel (api/state/registry.hpp)
 
 // Whether a rank, of so many, may say this of a communicator that it is in.
 bool is_sound(const CommunicatorNote& comm, int rank, int ranks);

@@ -54,6 +54,7 @@ ROOMS = [
     ["topology/probe", "topology/sources/ibnet", "topology/sources/slurm"],
     ["topology/sources", "src/watch"],
     ["src/api/call", "src/api/start"],
+    ["src/api/state"],
     ["src/api"],
     ["src/concurrent", "src/diagnose/recorded", "src/goal", "src/nccl", "src/pmpi"],
     ["src/forecast", "src/nccl/forwarder", "src/pmpi/forwarder"],

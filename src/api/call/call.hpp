@@ -42,8 +42,8 @@ struct Call {
   bool in_graph = false;  // and the stream is being captured into one
 };
 
-// Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind the
-// communicator's lock.
+// Of ops that users made: sums of what was multiplied with a scalar first. All of it is behind
+// Preparation's lock.
 class CustomOps {
  public:
   using Scalar = std::array<std::byte, 8>;  // one element of the type, and room

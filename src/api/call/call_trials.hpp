@@ -2,7 +2,7 @@
 //
 // A call takes part where SENNIT_TUNE asks for it, nothing like it is in the tuning table yet, and
 // it is not of a group, whose calls may be prepared in another order than they are started. Behind
-// the communicator's lock; the same on all ranks.
+// Preparation's lock; the same on all ranks.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // plan_cache.hpp: what calls were prepared to, with Executions that are idle, so that a call that
 // is made again plans nothing and allocates nothing. The least recently used goes first.
 //
-// Behind the communicator's lock. Executions give their scratch back to the engine when they are
+// Behind Preparation's lock. Executions give their scratch back to the engine when they are
 // destroyed, so that happens under its lock, which the caller must not hold. Cost of find(): one
 // comparison for the request that came last, else linear in the requests kept.
 #pragma once

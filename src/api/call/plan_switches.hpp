@@ -4,9 +4,10 @@
 // All ranks must run a call under one plan, and what is known changes while they make calls. So a
 // rank that hears of a new version of the fabric first promises not to begin another call without
 // being told; the coordinator takes the highest number that comes next on any member, and from that
-// call on all plan by the new version (api/replanning.hpp). A caller waits only where it begins a
-// call before the coordinator has answered. That answer depends on no call: control threads give
-// it, in the time of a few messages, as soon as all members have made the communicator.
+// call on all plan by the new version (api/state/replanning.hpp). A caller waits only where it
+// begins a call before the coordinator has answered. That answer depends on no call: control
+// threads give it, in the time of a few messages, as soon as all members have made the
+// communicator.
 #pragma once
 
 #include <atomic>

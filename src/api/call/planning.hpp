@@ -2,7 +2,7 @@
 // options, what was measured, and the verdicts on plans that somebody asked for.
 //
 // The tree says who is where, and how fast the fabric is by what ranks agreed on at the start; what
-// traffic has shown since then comes as versions. All but tree() is behind the communicator's lock.
+// traffic has shown since then comes as versions. All but tree() is behind Preparation's lock.
 // Plans are the same on all ranks as long as all learn the same.
 #pragma once
 

@@ -10,6 +10,7 @@ namespace sennit {
 
 Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t comm, int world_rank,
                            const Copy& copy) {
+  const MutexLock lock(mutex_);
   std::deque<Half>& others = call.receiving ? sends_ : receives_;
   const auto found = std::find_if(others.begin(), others.end(),
                                   [&](const Half& half) { return half.call.tag == call.tag; });
@@ -50,6 +51,8 @@ Status SelfMessages::start(const Call& call, const Matched& matched, uint32_t co
 }
 
 Status SelfMessages::withdraw(const Call& call, const Matched& matched) {
+  const MutexLock lock(mutex_);
+  if (matched->met) return {};
   std::erase_if(call.receiving ? receives_ : sends_,
                 [&](const Half& half) { return half.matched == matched; });
   return invalid(

@@ -2,7 +2,8 @@
 // copied when both are there. No transport sees them.
 //
 // A half that is waited for while its other half was not started is withdrawn: where the rank has
-// one thread it would wait for ever. Behind the communicator's lock, but for Matched.
+// one thread it would wait for ever. Any thread; a copy is made, or put into its stream, behind the
+// lock.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <memory>
 
 #include "api/call/call.hpp"
+#include "base/mutex.hpp"
 #include "base/status.hpp"
 
 namespace sennit {
@@ -33,16 +35,19 @@ class SelfMessages {
   using Copied = std::function<void()>;
   using Copy = std::function<Status(void* to, const void* from, size_t bytes, Copied copied)>;
   Status start(const Call& call, const Matched& matched, uint32_t comm, int world_rank,
-               const Copy& copy);
-  // Gives up one that nothing has come for. Returns the error that its caller gets.
-  Status withdraw(const Call& call, const Matched& matched);
+               const Copy& copy) SENNIT_EXCLUDES(mutex_);
+  // Gives up one that nothing has come for, and returns the error that its caller gets. Ok where
+  // something has: it stays as it is.
+  Status withdraw(const Call& call, const Matched& matched) SENNIT_EXCLUDES(mutex_);
 
  private:
   struct Half {
     Call call;
     Matched matched;
   };
-  std::deque<Half> sends_, receives_;  // without their other half
+  Mutex mutex_;
+  // Without their other half.
+  std::deque<Half> sends_ SENNIT_GUARDED_BY(mutex_), receives_ SENNIT_GUARDED_BY(mutex_);
 };
 
 }  // namespace sennit

@@ -6,7 +6,7 @@
 // sixteen places, by a hash of the call; a call whose place is taken by another takes it over.
 // Where the short way is not possible, the place remembers that.
 //
-// claim() is for any thread and takes no lock; the rest is behind the communicator's lock. A place
+// claim() is for any thread and takes no lock; the rest is behind Preparation's lock. A place
 // is one thread's as long as that has claimed it: meanwhile others take the general way.
 #pragma once
 

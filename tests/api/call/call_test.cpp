@@ -288,6 +288,9 @@ TEST(SelfMessages, AreWithdrawn) {
   const auto sent = std::make_shared<SelfMessages::Meeting>(false);
   EXPECT_TRUE(messages.start(message(&data, 1, false), sent, 1, 0, no_copy).ok());
   EXPECT_FALSE(sent->met);  // nobody is there any more
+  const auto received = std::make_shared<SelfMessages::Meeting>(false);
+  EXPECT_TRUE(messages.start(call, received, 1, 0, no_copy).ok());
+  EXPECT_TRUE(messages.withdraw(call, received).ok()) << "it has met its other half";
 }
 
 // An engine without transports, and a tree of ranks that are alike.

@@ -1,5 +1,5 @@
-// replanning.cpp: see api/replanning.hpp.
-#include "api/replanning.hpp"
+// replanning.cpp: see api/state/replanning.hpp.
+#include "api/state/replanning.hpp"
 
 #include <algorithm>
 #include <memory>

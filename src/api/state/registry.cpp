@@ -1,5 +1,5 @@
-// registry.cpp: see api/registry.hpp.
-#include "api/registry.hpp"
+// registry.cpp: see api/state/registry.hpp.
+#include "api/state/registry.hpp"
 
 #include <algorithm>
 

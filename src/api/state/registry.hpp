@@ -15,7 +15,7 @@
 #include <set>
 #include <vector>
 
-#include "api/communicator_state.hpp"
+#include "api/state/communicator_state.hpp"
 #include "base/mutex.hpp"
 #include "base/status.hpp"
 #include "control/control_plane.hpp"

@@ -1,51 +1,16 @@
 // registry_test.cpp: failures reach the communicators that stand and those to come, and no others.
 // ctest not-under-tsan: it has one thread
-#include "api/registry.hpp"
+#include "api/state/registry.hpp"
 
 #include <gtest/gtest.h>
 
 #include "schedule/prepared.hpp"
+#include "tests/api/noting_control.hpp"
 
 namespace sennit {
 namespace {
 
 constexpr int kSelf = 1;  // this rank
-
-// A control plane that only notes what it is told.
-class NotingControl : public Control {
- public:
-  int rank() const override { return kSelf; }
-  int size() const override { return 4; }
-  uint64_t job() const override { return 0; }
-  const std::vector<std::byte>& secret() const override { return secret_; }
-  bool sealed() const override { return false; }
-  std::string interface_address() const override { return ""; }
-  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte>) override {
-    return invalid("not asked for here");
-  }
-  Result<std::vector<std::byte>> broadcast(std::span<const std::byte>) override {
-    return invalid("not asked for here");
-  }
-  void report_suspect(int, const std::string&) override {}
-  void report_stall(const CallDescriptor&) override {}
-  void expire(const CallDescriptor&, int64_t) override {}
-  void report_mismatch(const CallDescriptor&, int) override {}
-  void abort(uint32_t comm, const std::string& why) override {
-    told += "abort " + std::to_string(comm) + " " + why + "; ";
-  }
-  void fail(uint32_t comm, const Status& status) override {
-    told += "fail " + std::to_string(comm) + " " + status.text() + "; ";
-  }
-  void tell(uint8_t, std::vector<std::byte>, MayWait) override {}
-  void announce(uint8_t, uint64_t, std::vector<std::byte>) override {}
-  void leave() override {}
-  std::string statistics() const override { return ""; }
-
-  std::string told;
-
- private:
-  std::vector<std::byte> secret_;
-};
 
 class Registered : public testing::Test {
  protected:
@@ -55,7 +20,7 @@ class Registered : public testing::Test {
   }
 
   Engine engine_{false, 1 << 20, 1'000'000'000, {}};
-  NotingControl control_;
+  sennit_test::NotingControl control_{kSelf};
   Registry registry_{kSelf};
   const Status error_{SENNIT_ABORTED, "an error"};
 };

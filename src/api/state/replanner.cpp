@@ -1,5 +1,5 @@
-// replanner.cpp: see api/replanner.hpp.
-#include "api/replanner.hpp"
+// replanner.cpp: see api/state/replanner.hpp.
+#include "api/state/replanner.hpp"
 
 #include <algorithm>
 #include <cmath>

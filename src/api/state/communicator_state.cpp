@@ -1,5 +1,5 @@
-// communicator_state.cpp: see api/communicator_state.hpp.
-#include "api/communicator_state.hpp"
+// communicator_state.cpp: see api/state/communicator_state.hpp.
+#include "api/state/communicator_state.hpp"
 
 #include <algorithm>
 

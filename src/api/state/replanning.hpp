@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "api/registry.hpp"
+#include "api/state/registry.hpp"
 #include "base/mutex.hpp"
 #include "control/control_plane.hpp"
 

@@ -1,5 +1,5 @@
 // replanner_test.cpp: what the coordinator proposes to plan by, verdict after verdict.
-#include "api/replanner.hpp"
+#include "api/state/replanner.hpp"
 
 #include <gtest/gtest.h>
 
