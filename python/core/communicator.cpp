@@ -2,7 +2,9 @@
 #include "core/communicator.hpp"
 
 #include <cstring>
+#include <future>
 #include <optional>
+#include <system_error>
 
 #include <fmt/core.h>
 #include <pybind11/stl.h>
@@ -163,6 +165,44 @@ void unlocked(sennit_comm_t comm, F&& function) {
   check(status, comm);
 }
 
+// The same in a thread of its own, so that this one hears of signals: where the handler of one
+// throws, the communicator is aborted, which ends the wait. `made`: what it makes out of that one,
+// or NULL.
+template <typename F>
+void interruptible(sennit_comm_t comm, F&& function, const sennit_comm_t* made = nullptr) {
+  sennit_status_t status = SENNIT_OK;
+  std::string text;
+  std::future<void> over;
+  try {
+    if (handles_signals())
+      over = std::async(std::launch::async, [&] {
+        status = function();
+        text = sennit_last_error();
+      });
+  } catch (const std::system_error&) {  // the system has no thread left
+  }
+  if (!over.valid()) return unlocked(comm, function);
+  const auto waits = [&] {
+    const Unlocked release;
+    return over.wait_for(kSignalsEvery) == std::future_status::timeout;
+  };
+  while (waits()) {
+    if (PyErr_CheckSignals() == 0) continue;
+    const py::error_already_set signal;
+    {
+      const Unlocked release;
+      sennit_comm_abort(comm);
+      over.wait();
+      if (made && *made) {  // others would wait for this rank
+        sennit_comm_abort(*made);
+        sennit_comm_destroy(*made);
+      }
+    }
+    throw signal;
+  }
+  if (status != SENNIT_OK) throw_error(status, text, comm);
+}
+
 // The communicator that `start` makes, which ends where the handler of a signal throws meanwhile.
 template <typename F>
 Made started(F&& start) {
@@ -226,21 +266,24 @@ py::bytes unique_id(const Text& address) {
 }
 
 Made split(const PyCommunicator& self, std::optional<int> color, int key) {
-  if (color && *color < 0)
-    throw_error(SENNIT_INVALID_ARGUMENT,
-                "split: color must be >= 0, or None to be in no communicator");
   sennit_comm_t comm = nullptr;
   const std::shared_ptr<Handle> held = self.handle();
-  unlocked(held->comm, [&] {
-    return sennit_comm_split(held->comm, color.value_or(SENNIT_NO_COLOR), key, &comm);
-  });
+  if (color && *color < 0) {
+    const std::string off = "split: color must be >= 0, or None to be in no communicator";
+    sennit_comm_refuse(held->comm, off.c_str());
+    throw_error(SENNIT_INVALID_ARGUMENT, off);
+  }
+  const int number = color.value_or(SENNIT_NO_COLOR);
+  interruptible(
+      held->comm, [&] { return sennit_comm_split(held->comm, number, key, &comm); }, &comm);
   return comm ? std::make_shared<PyCommunicator>(comm) : nullptr;
 }
 
 Made dup(const PyCommunicator& self) {
   sennit_comm_t comm = nullptr;
   const std::shared_ptr<Handle> held = self.handle();
-  unlocked(held->comm, [&] { return sennit_comm_dup(held->comm, &comm); });
+  interruptible(
+      held->comm, [&] { return sennit_comm_dup(held->comm, &comm); }, &comm);
   return std::make_shared<PyCommunicator>(comm);
 }
 
@@ -256,7 +299,7 @@ Made create_group(const PyCommunicator& self, const std::vector<int>& ranks, int
 
 void finalize(const PyCommunicator& self) {
   const std::shared_ptr<Handle> held = self.handle();
-  unlocked(held->comm, [&] { return sennit_comm_finalize(held->comm); });
+  interruptible(held->comm, [&] { return sennit_comm_finalize(held->comm); });
 }
 
 void abort(const PyCommunicator& self) {
@@ -324,24 +367,41 @@ void leave(const std::shared_ptr<PyCommunicator>& self, const py::object& type, 
   self->destroy();
 }
 
+// What is refused before the library sees it others wait for all the same: the library tells them.
+// Nobody who is in a collective waits for a message.
+template <typename F>
+std::shared_ptr<PyWork> made_or_told(const PyCommunicator& self, bool message, F&& make) {
+  try {
+    return make();
+  } catch (py::error_already_set& error) {
+    if (!message && !self.destroyed() && is_refusal(error))
+      sennit_comm_refuse(self.comm(), py::str(error.value()).cast<std::string>().c_str());
+    throw;
+  }
+}
+
 // A collective as two methods: one that waits, and its twin with the suffix _start. In a group both
 // are made when the group ends.
 template <typename... Args, typename... Extra>
 void collective(py::class_<PyCommunicator, Made>& type, const std::string& name,
                 const std::string& doc, std::shared_ptr<PyWork> (PyCommunicator::*method)(Args...),
                 const Extra&... extra) {
+  const auto make = [method, message = name == "send" || name == "recv"](PyCommunicator& self,
+                                                                         Args... args) {
+    return made_or_told(self, message, [&] { return (self.*method)(args...); });
+  };
   type.def(
       name.c_str(),
-      [method](PyCommunicator& self, Args... args) {
-        std::shared_ptr<PyWork> made = (self.*method)(args...);
+      [make](PyCommunicator& self, Args... args) {
+        std::shared_ptr<PyWork> made = make(self, args...);
         if (!in_group()) return made->run();
         made->start();
         keep_in_group(std::move(made));
       },
       extra..., doc.c_str());
   type.def((name + "_start").c_str(),
-           [method](PyCommunicator& self, Args... args) {
-             std::shared_ptr<PyWork> made = (self.*method)(args...);
+           [make](PyCommunicator& self, Args... args) {
+             std::shared_ptr<PyWork> made = make(self, args...);
              made->start();
              if (in_group()) keep_in_group(made);
              return made;

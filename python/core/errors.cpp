@@ -71,6 +71,10 @@ void add_errors(py::module_& module) {
   }
 }
 
+bool is_refusal(const py::error_already_set& error) {
+  return error.matches(classes[SENNIT_INVALID_ARGUMENT]);
+}
+
 void throw_error(sennit_status_t status, sennit_comm_t comm) {
   throw_error(status, std::string(sennit_last_error()), comm);
 }

@@ -25,6 +25,9 @@ void add_errors(py::module_& module);
 [[noreturn]] void throw_error(sennit_status_t status, const std::string& text,
                               sennit_comm_t comm = nullptr);
 
+// Whether it is a sennit.InvalidArgument.
+bool is_refusal(const py::error_already_set& error);
+
 // Nothing where the status is SENNIT_OK.
 inline void check(sennit_status_t status, sennit_comm_t comm = nullptr) {
   if (status != SENNIT_OK) throw_error(status, comm);

@@ -16,7 +16,6 @@
 namespace sennit_python {
 namespace {
 
-constexpr std::chrono::milliseconds kSignalsEvery(100);
 constexpr std::chrono::hours kLongest(1);  // of one wait where no signals are handled
 constexpr int64_t kPatienceMs = 1000;      // of an interpreter that ends
 

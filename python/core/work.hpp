@@ -69,6 +69,7 @@ class PyWork {
 // Python's own rule: handlers of signals run in the main thread alone. In an interpreter that ends,
 // where modules are gone, no other thread asks.
 bool handles_signals();
+inline constexpr std::chrono::milliseconds kSignalsEvery(100);  // a wait looks for them
 
 // The calls of this thread's open group stay until the group has ended.
 bool in_group();

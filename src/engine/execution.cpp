@@ -425,7 +425,7 @@ TraceEvent Execution::call_event(EventKind kind, uint64_t when_ns) const {
     event.bytes = saturated(prepared_->request.count * type_bytes(prepared_->request.type));
   }
   if (prepared_->request.in_place) event.flags |= kEventInPlace;
-  if (awaited || waiters > 0) event.flags |= kEventAwaited;
+  if (is_awaited()) event.flags |= kEventAwaited;
   event.set_plan(prepared_->plan.hash);
   if (!status_.ok()) event.flags |= kEventFailed;
   return event;

@@ -93,6 +93,7 @@ class Execution {
   uint32_t comm() const { return comm_; }
   uint32_t seq() const { return seq_; }
   bool collective_call() const { return !point_to_point_; }
+  bool is_awaited() const { return awaited || waiters > 0; }
   // Of a message: the world rank at its other end, once that is known, and its tag.
   int peer() const { return peer_; }
   uint32_t tag() const { return tag_; }

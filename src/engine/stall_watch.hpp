@@ -27,8 +27,9 @@ class StallWatch {
       // A process that did not run has not waited: no more than two periods count at a time.
       const bool again = execution->last_report_ns > execution->last_progress_ns;
       const uint64_t before = again ? execution->stalled_ns : 0;
+      // Who waits in slices may be between two of them: nothing is added then, and nothing taken.
       execution->stalled_ns =
-          execution->awaited ? before + std::min(now_ns - since, 2 * stall_ns_) : 0;
+          before + (execution->is_awaited() ? std::min(now_ns - since, 2 * stall_ns_) : 0);
       execution->last_report_ns = now_ns;
       stalled(*execution);
       any = true;

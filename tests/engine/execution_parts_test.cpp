@@ -86,6 +86,7 @@ constexpr uint64_t kLongNs = 50'000'000;  // a sleep that nothing ends
 struct Watched {
   uint64_t last_progress_ns = 0, last_report_ns = 0, stalled_ns = 0;
   bool awaited = true;
+  bool is_awaited() const { return awaited; }
 };
 
 TEST(StallWatch, TellsOfWhatHasNotMovedAndCountsWhatWasWaited) {
@@ -114,6 +115,11 @@ TEST(StallWatch, TellsOfWhatHasNotMovedAndCountsWhatWasWaited) {
   now += 10 * kSecond;  // this process did not run: two periods count
   EXPECT_TRUE(look());
   EXPECT_EQ(still.stalled_ns, 4 * kSecond);
+  still.awaited = false;  // between two slices of one wait
+  now += kSecond;
+  EXPECT_TRUE(look());
+  EXPECT_EQ(still.stalled_ns, 4 * kSecond);
+  still.awaited = true;
   still.last_progress_ns = now;
   now += kSecond;
   EXPECT_TRUE(look());

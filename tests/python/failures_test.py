@@ -1,5 +1,6 @@
 """What `import sennit` says when things go wrong, with real processes: nothing hangs."""
 
+import functools
 import os
 import signal
 import subprocess
@@ -83,13 +84,13 @@ class Failures(unittest.TestCase):
             self.assertEqual(verdict["waiting_ranks"], [0, 2], verdict)
 
     def test_control_c_ends_a_call_that_waits(self):
-        def body(comm):
+        def body(comm, call):
             comm.barrier()
             if comm.rank == 1:
                 return until_error_in(comm)
             try:
                 interrupt_soon()
-                comm.recv(numpy.ones(4), 1)
+                call(comm)
             except KeyboardInterrupt:
                 return "interrupted"
 
@@ -101,7 +102,42 @@ class Failures(unittest.TestCase):
                 except sennit.Aborted:
                     return "aborted"
 
-        self.assertEqual(Processes(2, body).results(), ["interrupted", "aborted"])
+        def receive(comm):
+            comm.recv(numpy.ones(4), 1)
+
+        for call in (receive, lambda comm: comm.split(0), sennit.Communicator.dup, sennit.Communicator.finalize):
+            ranks = Processes(2, functools.partial(body, call=call))
+            self.assertEqual(ranks.results(), ["interrupted", "aborted"])
+
+    def test_who_waits_for_a_message_is_told_that_its_sender_has_left(self):
+        def body(comm):
+            comm.barrier()
+            if comm.rank == 0:
+                with self.assertRaisesRegex(sennit.PeerFailed, "rank 1 has left the job"):
+                    comm.recv(numpy.ones(1), 1)
+            comm.destroy()
+
+        on_threads(2, body)
+
+    def test_what_one_rank_was_refused_the_others_are_told(self):
+        def body(comm, call, off):
+            if comm.rank == 0:
+                with self.assertRaises(sennit.InvalidArgument):
+                    off(comm)
+                self.assertTrue(told.wait(60))
+            else:
+                with self.assertRaisesRegex(sennit.Mismatch, "rank 0 was refused it, "):
+                    call(comm)
+                told.set()
+            comm.destroy()
+
+        columns = numpy.ones((2, 2))
+        for call, off in (
+            (lambda comm: comm.all_reduce(columns[0]), lambda comm: comm.all_reduce(columns[:, 0])),
+            (lambda comm: comm.split(0), lambda comm: comm.split(-1)),
+        ):
+            told = threading.Event()
+            on_threads(2, functools.partial(body, call=call, off=off))
 
     def test_control_c_ends_a_start(self):
         others = threading.active_count(), len(os.listdir("/proc/self/task"))

@@ -465,8 +465,9 @@ std::string Search::cause_text(const Hang& hang, const std::string& call) const 
     case HangCause::gone:
       return behind.be("gone: left the job, ended without leaving, or killed");
     case HangCause::silent:
-      return fmt::format("{} {} not answer: stopped, or {} host hangs or is cut off", behind.who,
-                         behind.one ? "does" : "do", behind.one ? "its" : "their");
+      return fmt::format(
+          "{} {} not answer: stopped, or {} host hangs or is cut off, or {} left the job",
+          behind.who, behind.one ? "does" : "do", behind.one ? "its" : "their", behind.they_have());
     case HangCause::not_called:
       return behind.be(fmt::format("behind: {} not {} {}", behind.they_have(), missed(hang), call));
     case HangCause::other_call:
