@@ -52,8 +52,13 @@ sennit_status_t call_collective(const Event& event, const Contents& contents, co
 sennit_status_t call_message(const Event& event, bool sender, const Arguments& a) {
   const auto type = static_cast<sennit_type_t>(event.type);
   const auto count = static_cast<size_t>(event.count);
-  if (sender) SENNIT_EITHER(sennit_send, a.send, count, type, a.root);
-  SENNIT_EITHER(sennit_recv, a.recv, count, type, a.root);
+  const bool plain = event.tag == 0 && !event.any && !a.source;
+  if (sender && plain) SENNIT_EITHER(sennit_send, a.send, count, type, a.root);
+  if (plain) SENNIT_EITHER(sennit_recv, a.recv, count, type, a.root);
+  if (sender) SENNIT_EITHER(sennit_send_tagged, a.send, count, type, a.root, event.tag);
+  const int from = event.any ? SENNIT_ANY_SOURCE : a.root;
+  return a.work ? sennit_recv_tagged_start(a.recv, count, type, from, event.tag, a.comm, a.work)
+                : sennit_recv_tagged(a.recv, count, type, from, event.tag, a.comm, a.source);
 }
 
 #undef SENNIT_EITHER

@@ -14,6 +14,7 @@ struct Arguments {
   sennit_op_t op = SENNIT_SUM;
   sennit_comm_t comm = nullptr;
   sennit_work_t* work = nullptr;  // nonblocking
+  int* source = nullptr;          // of a message that is received, where it is asked for
 };
 
 // What the library answers. `event` is as this rank calls it (as_called_by()); of `contents` only

@@ -71,6 +71,10 @@ double given(const Event& event, unsigned salt, int place, int n, uint32_t block
       if (place == n - 1 && n % 2 == 1) return base;
       return base + (p % 2 == mix(salt, p / 2, block, i) % 2 ? 1 : -1);
     }
+    case SENNIT_BAND:
+    case SENNIT_BOR:
+    case SENNIT_BXOR:
+      return h % 128;
     default:
       if (turn >= 8) return 0;
       return h % (is_fp8(event.type) ? 2 : 3);
@@ -91,6 +95,15 @@ double reduced(const Event& event, unsigned salt, int n, uint32_t block, uint32_
         break;
       case SENNIT_MAX:
         all = std::max(all, one);
+        break;
+      case SENNIT_BAND:
+        all = static_cast<int>(all) & static_cast<int>(one);
+        break;
+      case SENNIT_BOR:
+        all = static_cast<int>(all) | static_cast<int>(one);
+        break;
+      case SENNIT_BXOR:
+        all = static_cast<int>(all) ^ static_cast<int>(one);
         break;
       case kPremulSum:
         all += one * scalar_of(event, place);

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "sennit/sennit.h"
 #include "tests/random/contents.hpp"
 #include "tests/support/usable_transports.hpp"
 
@@ -14,9 +15,9 @@ namespace random_programs {
 namespace {
 
 const std::set<std::string> kFeatures = {
-    "abort",      "again",         "bad",     "env",      "fork",      "group",
-    "group_wait", "kill",          "large",   "mismatch", "new_abort", "options",
-    "sealed",     "split_at_once", "threads", "two_jobs", "unwaited"};
+    "abort",         "again", "bad",     "create",   "env",       "fork",    "group",
+    "group_wait",    "kill",  "large",   "mismatch", "new_abort", "options", "sealed",
+    "split_at_once", "tags",  "threads", "two_jobs", "unwaited"};
 
 class Generator {
  public:
@@ -182,6 +183,7 @@ class Generator {
         {14, &Generator::step_group, "group"},
         {10, &Generator::step_split, nullptr},
         {8, &Generator::step_split_at_once, "split_at_once"},
+        {6, &Generator::step_create, "create"},
         {14, &Generator::step_wait, nullptr},
         {5, &Generator::step_free, nullptr},
         {5, &Generator::step_bad, "bad"},
@@ -224,7 +226,7 @@ class Generator {
     const auto what = static_cast<Collective>(event.what);
     if (what == Collective::all_reduce || what == Collective::reduce ||
         what == Collective::reduce_scatter || what == Collective::reduce_scatter_v)
-      event.op = between(0, kPremulSum);
+      event.op = random_op(event.type <= SENNIT_UINT64);
     const bool rooted = what == Collective::broadcast || what == Collective::reduce ||
                         what == Collective::gather || what == Collective::scatter ||
                         what == Collective::gather_v || what == Collective::scatter_v;
@@ -233,6 +235,12 @@ class Generator {
     event.gaps = what >= Collective::all_gather_v && chance(40);
     event.memory = chance(60) ? 0 : between(0, 3);
     return event;
+  }
+
+  // Bitwise ones are of integers alone.
+  int random_op(bool bitwise) {
+    const int op = between(0, kPremulSum);
+    return bitwise || op <= SENNIT_AVG || op == kPremulSum ? op : op - SENNIT_AVG;
   }
 
   // Adds the call, or what waits like it.
@@ -262,10 +270,23 @@ class Generator {
   }
 
   Event random_message(int c, bool to_itself) {
+    const int rank = any(state(c).members);
+    int peer = rank;
+    do peer = any(state(c).members);
+    while (peer == rank && !to_itself);
+    return random_message(c, rank, peer);
+  }
+  Event random_message(int c, int rank, int peer) {
     Event event = on(Action::message, c);
-    event.rank = any(state(c).members);
-    do event.peer = any(state(c).members);
-    while (event.peer == event.rank && !to_itself);
+    event.rank = rank;
+    event.peer = peer;
+    if (with("tags") && chance(60)) {
+      // What may be received from any source has a tag that no other rank sends with, or it would
+      // not be known whose message comes.
+      const bool own = chance(60);
+      event.tag = own ? 10 + rank : between(0, 2);
+      event.any = own && rank != peer && chance(60);
+    }
     event.type = between(0, 11);
     event.count = random_count(event.type);
     event.memory = chance(70) ? 0 : between(0, 3);
@@ -308,10 +329,7 @@ class Generator {
       if (chance(40)) {  // a ring
         const std::vector<int>& m = state(c).members;
         for (size_t k = 0; k < m.size(); k++) {
-          Event event = random_message(c, true);
-          event.rank = m[k];
-          event.peer = m[(k + 1) % m.size()];
-          add_call(event, false);
+          add_call(random_message(c, m[k], m[(k + 1) % m.size()]), false);
         }
       } else if (chance(30)) {
         add_call(random_message(c, true), false);
@@ -374,6 +392,27 @@ class Generator {
 
   void step_split() {
     if (const int c = calm_one(); c >= 0 && comms_.size() < 10) split(c);
+  }
+
+  // By some members alone, also beside what others do with the communicator.
+  void step_create() {
+    const int c = calm_one();
+    if (c < 0 || comms_.size() > 10) return;
+    Event event = on(Action::create_group, c);
+    for (const int rank : state(c).members)
+      if (chance(70)) event.members.push_back(rank);
+    if (event.members.empty()) return;
+    std::shuffle(event.members.begin(), event.members.end(), random_);
+    event.made = next_comm_;
+    if (chance(40)) {
+      event.thread = random_thread();
+      event.tag = event.made;
+    }
+    event.threads = {random_thread()};
+    const int e = add(event);
+    state(c).last_split = e;
+    add_comm(event.made, event.members, event.threads[0], e);
+    if (chance(70)) add_call(random_call(event.made), chance(20));
   }
 
   // Of two communicators by two threads.
@@ -500,7 +539,7 @@ class Generator {
     event.count = barrier ? 0 : std::clamp(event.count, 1, 5000);
     event.root = -1;
     event.gaps = 0;
-    event.op = reduces ? between(0, kPremulSum) : 0;
+    event.op = reduces ? random_op(false) : 0;
     if (barrier) event.type = 0;
     event.deviation =
         static_cast<int>(barrier ? Deviation::collective : static_cast<Deviation>(between(1, 4)));

@@ -80,6 +80,11 @@ class Maker {
         add_comm(ev.made, {e, e, 0, ev.members, thread(0)});
       } else if (ev.action == Action::dup) {
         add_comm(ev.made, {comm(ev.comm).job, e, 0, comm(ev.comm).members, thread(0)});
+      } else if (ev.action == Action::create_group) {
+        require(!ev.members.empty(), e, "a group without members");
+        for (const int r : ev.members)
+          require(has(comm(ev.comm).members, r), e, "one that the communicator does not have");
+        add_comm(ev.made, {comm(ev.comm).job, e, 0, ev.members, thread(0)});
       } else if (ev.action == Action::split) {
         add_parts(e);
       } else if (ev.work >= 0 && (ev.action == Action::call || ev.action == Action::message)) {
@@ -120,6 +125,7 @@ class Maker {
     std::vector<int> ranks;
     switch (ev.action) {
       case Action::init:
+      case Action::create_group:
         ranks = ev.members;
         break;
       case Action::group_begin:
@@ -214,7 +220,9 @@ class Maker {
       if (before != last_from_env_.end()) wanted.push_back(before->second);
       last_from_env_[r] = e;
     }
-    if (c >= 0 && ev.action == Action::abort) {
+    // Beside what the communicator's own thread does.
+    const bool elsewhere = ev.action == Action::create_group && ev.thread >= 0;
+    if (c >= 0 && (ev.action == Action::abort || elsewhere)) {
       wanted.push_back(comm(c).made_by);
       before_[{r, c}].push_back(e);
     } else if (c >= 0) {
@@ -222,7 +230,7 @@ class Maker {
       wanted.insert(wanted.end(), before.begin(), before.end());
       before_[{r, c}] = {e};
     }
-    if (ev.action == Action::split || ev.action == Action::dup)
+    if (ev.action == Action::split || ev.action == Action::dup || ev.action == Action::create_group)
       for (size_t made = 0; made < model_.comms.size(); made++)
         if (model_.comms[made].made_by == e) before_[{r, static_cast<int>(made)}] = {e};
     for (const int x : wanted) {
@@ -394,6 +402,8 @@ class Maker {
         return of_completion(e, e, c, r);
       case Action::init:
         return of_start(e, r);
+      case Action::create_group:  // only a death is in its way
+        return surely_before(e, c, r) ? bit(SENNIT_OK) : only_deaths(c);
       case Action::group_end:
         return of_group(e, r);
       case Action::wait:

@@ -110,6 +110,8 @@ class RankPlayer {
       case Action::split:
       case Action::dup:
         return split(ev);
+      case Action::create_group:
+        return create_group(ev);
       case Action::call:
         return call(e, ev);
       case Action::message:
@@ -175,6 +177,13 @@ class RankPlayer {
     if (color >= 0) comm(ev.made + color) = made;
     if (color < 0 && made) return SENNIT_INTERNAL;
     return status;
+  }
+
+  int create_group(const Event& ev) {
+    std::vector<int> ranks;
+    for (const int r : ev.members) ranks.push_back(place_of(model_.comms[index(ev.comm)], r));
+    return sennit_comm_create_group(comm(ev.comm), ranks.data(), static_cast<int>(ranks.size()),
+                                    ev.tag, &comm(ev.made));
   }
 
   int query(int e, const Event& ev) {
@@ -273,8 +282,14 @@ class RankPlayer {
       const Event called = receiving ? as_called_by(ev, rank_) : ev;
       call.contents = contents_of_message(called, static_cast<unsigned>(e), !receiving);
       take_buffers(call, called);
-      status =
-          call_message(called, !receiving, arguments(call, called, receiving ? ev.rank : ev.peer));
+      Arguments a = arguments(call, called, receiving ? ev.rank : ev.peer);
+      int source = -1;
+      // Within a group it is not known yet.
+      const bool tells_source = receiving && ev.any && !a.work && model_.group_of[index(e)] < 0;
+      if (tells_source) a.source = &source;
+      status = call_message(called, !receiving, a);
+      if (tells_source && status == SENNIT_OK && source != a.root)
+        fail(e, fmt::format("its source is {}, expected {}", source, a.root));
     }
     handed_in(e, ev, static_cast<sennit_status_t>(status));
     return status;
@@ -354,9 +369,21 @@ class RankPlayer {
         status = e % 2 ? sennit_work_test(work) : sennit_work_wait(work, 0);
         break;
     }
-    if (status == SENNIT_OK && static_cast<Wait>(ev.what) != Wait::inside_group)
+    if (status == SENNIT_OK && static_cast<Wait>(ev.what) != Wait::inside_group) {
       look_at(model_.start_of_work[index(ev.work)], true);
+      check_source(e, event(model_.start_of_work[index(ev.work)]), work);
+    }
     return status;
+  }
+
+  void check_source(int e, const Event& start, sennit_work_t work) {
+    if (start.action != Action::message || rank_ != start.peer) return;
+    int source = -1;
+    const sennit_status_t status = sennit_work_source(work, &source);
+    const int expected = place_of(model_.comms[index(start.comm)], start.rank);
+    if (status != SENNIT_OK || source != expected)
+      fail(e, fmt::format("{}: its source is {}, expected {}", sennit_status_name(status), source,
+                          expected));
   }
 
   int free_work(int, const Event& ev) {

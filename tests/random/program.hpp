@@ -17,23 +17,24 @@ namespace random_programs {
 // What an event does. The names of this and of the next in text: tests/random/program_text.cpp, in
 // the same order.
 enum class Action {
-  init,         // members come together in a new job; makes one communicator. what: How
-  split,        // by colors and keys; makes one communicator for each color
-  dup,          //
-  call,         // a collective. what: Collective; work >= 0: nonblocking
-  message,      // rank sends to peer
-  wait,         // for a work. what: Wait
-  free_work,    //
-  group_begin,  // of thread `thread` of `ranks`, until the group_end
-  group_end,    //
-  bad_call,     // of one rank; what: Bad
-  query,        // rank, size and state of a communicator
-  abort,        // by one rank, in any thread
-  kill,         // a rank kills itself
-  fork_child,   // of one rank; what: Child
-  settle,       // until all survivors know the dead of a communicator
-  finalize,     //
-  destroy       //
+  init,          // members come together in a new job; makes one communicator. what: How
+  split,         // by colors and keys; makes one communicator for each color
+  dup,           //
+  create_group,  // `members` make a communicator of their own, out of one of theirs
+  call,          // a collective. what: Collective; work >= 0: nonblocking
+  message,       // rank sends to peer
+  wait,          // for a work. what: Wait
+  free_work,     //
+  group_begin,   // of thread `thread` of `ranks`, until the group_end
+  group_end,     //
+  bad_call,      // of one rank; what: Bad
+  query,         // rank, size and state of a communicator
+  abort,         // by one rank, in any thread
+  kill,          // a rank kills itself
+  fork_child,    // of one rank; what: Child
+  settle,        // until all survivors know the dead of a communicator
+  finalize,      //
+  destroy        //
 };
 
 // Event's `what`, by action, and its `memory` and `deviation`.
@@ -60,7 +61,7 @@ enum class Collective {
 enum class Memory { plain, odd, sennit, registered };  // odd: at an odd address
 enum class Deviation { none, count, type, op, collective };
 
-inline constexpr int kPremulSum = 5;  // beside sennit_op_t's
+inline constexpr int kPremulSum = 8;  // beside sennit_op_t's
 
 // Which fields matter depends on the action; those that are -1 or empty are not set.
 struct Event {
@@ -75,6 +76,8 @@ struct Event {
   int count = 0;    // elements; v-variants: at most as many a block
   int rank = -1;    // who does it, where it is one rank's; the sender
   int peer = -1;    // the receiver
+  int tag = 0;      // of a message, or of a group that is made
+  int any = 0;      // a message that is received from any source
   int thread = -1;  // in which thread; else in the communicator's
   int memory = 0;   //
   int in_place = 0;
@@ -82,7 +85,7 @@ struct Event {
   int deviation = 0;          // how the `deviants` call
   std::vector<int> deviants;  //
   std::vector<int> ranks;     // only these of those that would
-  std::vector<int> members;   // init: by rank in the job
+  std::vector<int> members;   // init, create_group: by rank in what is made
   std::vector<int> colors;    // split: by the program's rank
   std::vector<int> keys;      //
   std::vector<int> threads;   // of the communicators that it makes: in which thread they are used

@@ -14,9 +14,9 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const Names kActions = {"init", "split",       "dup",       "call",     "message", "wait",
-                        "free", "group_begin", "group_end", "bad_call", "query",   "abort",
-                        "kill", "fork",        "settle",    "finalize", "destroy"};
+const Names kActions = {"init",  "split", "dup",         "create_group", "call",     "message",
+                        "wait",  "free",  "group_begin", "group_end",    "bad_call", "query",
+                        "abort", "kill",  "fork",        "settle",       "finalize", "destroy"};
 const Names kHows = {"id", "env"};
 const Names kWaits = {"forever", "test", "short_turns", "look", "inside_group"};
 const Names kBads = {"root", "peer", "op", "type", "null_buffer", "null_work", "foreign_op"};
@@ -27,7 +27,7 @@ const Names kCollectives = {"all_reduce", "reduce_scatter", "all_gather",       
                             "scatter_v",  "all_to_all_v"};
 const Names kTypes = {"int8",    "uint8",    "int32",   "uint32",  "int64",       "uint64",
                       "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2"};
-const Names kOps = {"sum", "prod", "min", "max", "avg", "premul_sum"};
+const Names kOps = {"sum", "prod", "min", "max", "avg", "band", "bor", "bxor", "premul_sum"};
 const Names kMemories = {"plain", "odd", "sennit", "registered"};
 const Names kDeviations = {"none", "count", "type", "op", "collective"};
 
@@ -46,6 +46,8 @@ const Field kFields[] = {
     {"count", &Event::count, nullptr},
     {"rank", &Event::rank, nullptr},
     {"peer", &Event::peer, nullptr},
+    {"tag", &Event::tag, nullptr},
+    {"any", &Event::any, nullptr},
     {"thread", &Event::thread, nullptr},
     {"memory", &Event::memory, &kMemories},
     {"in_place", &Event::in_place, nullptr},

@@ -54,7 +54,8 @@ Program without_rank(const Program& program, int rank) {
     if (event.rank == rank || event.peer == rank || event.root == rank ||
         (had_ranks && event.ranks.empty()) || !deviates)
       gone.push_back(e);
-    if (event.action == Action::init && event.members.empty()) gone.push_back(e);
+    const bool of_members = event.action == Action::init || event.action == Action::create_group;
+    if (of_members && event.members.empty()) gone.push_back(e);
     // the others' numbers have holes
     if (event.action == Action::init) event.what = static_cast<int>(How::id);
   }
