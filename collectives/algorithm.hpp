@@ -57,6 +57,9 @@ struct Estimate {
   bool at_once = false;
   // Hardly a message waits for another: the first moves while the others are posted.
   bool posted_at_once = false;
+  // Where there is a root: a rank may be early on one of a chunk's ways and late on another, and
+  // holds the chunk's lane between. For so much of the whole way.
+  uint8_t held_percent = 0;
   uint64_t latency_ns = 0;  // of the messages on one chunk's critical path
   // What those of them add that ask for their receives (CostModel::eager_bytes), by how large they
   // are where the whole message is one chunk.

@@ -176,6 +176,8 @@ class DoubleTreeAlgorithm : public Algorithm {
       add_latency(tree, slowest_group(tree, cost), up && down ? 2 * depth : depth + 1, half_bytes,
                   cost, &estimate);
       estimate.messages = up && down ? 4 : (down ? 2 : 1) + 1;
+      // By a leaf of one tree that is next to the root of the other.
+      estimate.held_percent = static_cast<uint8_t>(100 * (depth - 1) / (depth + 1));
     }
     load.set_times(cost, &estimate);
     estimate.at_once = true;

@@ -23,6 +23,8 @@ constexpr uint64_t kMostBytes = 9'000'000'000'000'000'000;
 // Of two loads that run at the same time, one part in so many of the lesser is not hidden behind
 // the greater: messages of one call queue behind those of another.
 constexpr uint64_t kUnhidden = 8;
+constexpr uint8_t kPercent = 100;
+
 // Of candidates that all wait for a copy the one whose messages are done sooner is the better: one
 // part in so many of the time between counts for it.
 constexpr uint64_t kBeforeCopy = 64;
@@ -92,7 +94,7 @@ Pipeline::Pipeline(const Setting& setting, const Estimate& estimate)
       posting(setting.hosts_known && setting.one_host ? Posting::added
               : setting.hosts_known                   ? Posting::hidden
                                                       : Posting::free),
-      ends_together(!has_root(setting.request.collective)),
+      held_percent(has_root(setting.request.collective) ? estimate.held_percent : kPercent),
       reduction_ns(transfer_ns(estimate.reduce_bytes, setting.cost.reduce_bytes_per_s)),
       others_reduction_ns(
           transfer_ns(estimate.reduce_bytes_of_others, setting.cost.reduce_bytes_per_s)),
@@ -142,8 +144,11 @@ uint64_t Pipeline::ns(uint32_t chunks) const {
       time += std::max(moving, reducing);
       break;
   }
-  if (ends_together && chunks > kLanes)
-    time = std::max(time, (Wide{chunks} * (way + posting_ns) + sum) / kLanes);
+  if (held_percent > 0 && chunks > kLanes) {
+    const Wide first = way + posting_ns;
+    const Wide held = first * kLanes + (chunks - kLanes) * first * held_percent / kPercent;
+    time = std::max(time, (held + sum) / kLanes);
+  }
   if (copy_ns > 0) {
     const Wide copied = Wide{chunks} * posting_ns + copy_ns;
     if (copied > time) time = copied - (copied - time) / kBeforeCopy;

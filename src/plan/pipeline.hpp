@@ -20,6 +20,8 @@
 // A rank works on kLanes chunks at a time. Where a chunk ends at all ranks at the same time, as in
 // whatever has no root, each of them holds its lane for its whole way, so
 //   time >= (chunks * (latency + posting) + sum of the tiers' times + reductions) / kLanes.
+// Of chunks that some rank holds for a part of their way (Estimate::held_percent) those beyond the
+// first kLanes count by that part.
 // What a rank copies for itself, of an all-gather or the like, hides behind the rest, or the rest
 // behind that.
 // What ranks that share cores and shaped links take beyond that is plan/shared_cores.hpp's. Pure,
@@ -72,7 +74,7 @@ struct Pipeline {
   uint64_t later_posts_permille = 0;
   uint64_t header_ns = 0;  // that one chunk's messages add to the slowest tier
   Posting posting;
-  bool ends_together;  // a chunk, at all ranks
+  uint8_t held_percent;  // of a chunk's way some rank holds a lane for it
   // Of all tiers of the network together, whichever of them are at the same time.
   Wide burden_ns = 0;
   Wide tiers_ns = 0;  // of the whole message, tier after tier

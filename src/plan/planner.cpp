@@ -1,8 +1,8 @@
 // planner.cpp: compares every algorithm's settings by predicted time and keeps the best.
 //
 // A candidate's time is that of its pipeline (plan/pipeline.hpp), with what shared cores add to it
-// (plan/shared_cores.hpp) unless SharedCores::counted is off; that of a small call on unlike groups
-// is the simulator's (plan/by_simulation.hpp). Where rates between hosts are unknown it is not the
+// (plan/shared_cores.hpp) unless SharedCores::counted is off; that of a call on unlike groups is
+// the simulator's (plan/by_simulation.hpp). Where rates between hosts are unknown it is not the
 // time alone that decides. Ties go to the earlier candidate (algorithms by name, candidates as
 // listed, fewer chunks), so all ranks choose the same. Cost: one estimate per candidate, and those
 // simulations.

@@ -103,6 +103,26 @@ TEST(OneModel, ClosedFormAndSimulatorAgreeOnTheCopyOfARanksOwnBlock) {
   }
 }
 
+// A rank is near the root of one tree and a leaf of the other, so a chunk's lane is held all along.
+TEST(OneModel, ClosedFormAndSimulatorAgreeOnTheLanesOfTwoTrees) {
+  const TierTree tree = *synthetic_tree("racks=8x8;nic=3GB/s;oversubscription=4.7");
+  SimulateOptions simulation;
+  simulation.queues = true;
+  for (const Collective collective : {Collective::broadcast, Collective::reduce})
+    for (const uint32_t chunks : {32, 256}) {
+      const Request request =
+          request_of(collective, uint64_t{chunks} * (16 << 10), tree.ranks(), 25);
+      Plan plan;
+      plan.algorithm = "double_tree";
+      plan.parameters.chunks = chunks;
+      const uint64_t planned = predicted_ns(request, tree, {}, plan.algorithm, plan.parameters);
+      const Result<SimulatedTime> simulated = simulate(tree, request, plan, simulation);
+      ASSERT_TRUE(simulated.ok()) << simulated.status().text();
+      EXPECT_NEAR(static_cast<double>(planned) / static_cast<double>(simulated->time_ns), 1, 0.1)
+          << name(collective) << " in " << chunks << " chunks";
+    }
+}
+
 uint64_t busiest_reads(const TierTree& tree, const Request& request, const Blueprint& blueprint) {
   uint64_t most = 0;
   for (int position = 0; position < tree.ranks(); position++)
