@@ -89,13 +89,22 @@ bool went_on(const RankRecording& rank, uint64_t since_ns) {
   return false;
 }
 
+std::string how_they_ended(const std::set<int>& gone) {
+  return fmt::format("{} ended without leaving the job, or {} killed", name_ranks(gone),
+                     gone.size() == 1 ? "was" : "were");
+}
+
+void blame_gone(const std::set<int>& gone, Verdict* verdict) {
+  verdict->kind = VerdictKind::gone;
+  verdict->ranks.assign(gone.begin(), gone.end());
+  verdict->sentence = how_they_ended(gone);
+}
+
 // The earliest error that a communicator ended with, and who was told what.
 std::optional<Verdict> of_failures(const JobRecording& job) {
   const std::set<int> gone = gone_ranks(job);
   Verdict verdict;
   verdict.ranks.assign(gone.begin(), gone.end());
-  const std::string ended = fmt::format("{} ended without leaving the job, or {} killed",
-                                        name_ranks(gone), gone.size() == 1 ? "was" : "were");
   std::map<std::string, std::set<int>> told;
   uint64_t earliest = UINT64_MAX;
   bool some_went_on = false;
@@ -112,16 +121,15 @@ std::optional<Verdict> of_failures(const JobRecording& job) {
     verdict.sentence = failure.text;
   }
   if (told.empty()) {
-    // Of a job of which nobody is left nothing says what ended it; of one that went on it is known.
+    // Where nobody is left what was slow says more. Of a job that went on it is known who is gone.
     if (some_went_on || gone.empty() || gone.size() == job.ranks.size()) return std::nullopt;
-    verdict.kind = VerdictKind::gone;
-    verdict.sentence = ended;
+    blame_gone(gone, &verdict);
     return verdict;
   }
   verdict.kind = VerdictKind::failed;
   for (const auto& [text, ranks] : told)
     verdict.evidence.push_back(fmt::format("{} got: {}", name_ranks(ranks), text));
-  if (!gone.empty()) verdict.evidence.push_back(ended);
+  if (!gone.empty()) verdict.evidence.push_back(how_they_ended(gone));
   return verdict;
 }
 
@@ -429,6 +437,10 @@ Verdict of_slowness(const JobRecording& job, Plans& plans, const JudgeOptions& o
   }
   verdict.ruled_out.insert(verdict.ruled_out.begin(), ruled_out.begin(), ruled_out.end());
   add_told(job, options.now_ns, &verdict);
+  // A job that ended well has left.
+  const std::set<int> gone = gone_ranks(job);
+  if (verdict.kind == VerdictKind::well && !gone.empty() && gone.size() == job.ranks.size())
+    blame_gone(gone, &verdict);
   const bool link = std::any_of(found.begin(), found.end(), [](const Verdict& one) {
     return one.kind == VerdictKind::slow_link;
   });

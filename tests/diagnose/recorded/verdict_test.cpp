@@ -360,6 +360,24 @@ TEST_F(VerdictOf, ARankThatWasKilled) {
   EXPECT_EQ(verdict.evidence.back(), "rank 1 ended without leaving the job, or was killed");
 }
 
+TEST_F(VerdictOf, AJobOfWhichAllRanksWereKilled) {
+  start(2, [this](int, sennit_comm_t comm) {
+    all_reduce(comm, 1000);
+    arrived_.add();
+    released_.await(1, 60s);
+  });
+  ASSERT_TRUE(arrived_.await(2, 30s));
+  // At once: nobody is left who could say that another one died.
+  for (const int signal : {SIGSTOP, SIGKILL})
+    for (const int rank : {0, 1}) processes_->signal(rank, signal);
+  end();
+  const Verdict verdict = judged(false);
+  EXPECT_EQ(verdict.kind, VerdictKind::gone) << verdict.sentence;
+  EXPECT_EQ(headline(verdict), "ranks 0-1 ended without leaving the job, or were killed");
+  EXPECT_EQ(verdict.ranks, (std::vector<int>{0, 1}));
+  EXPECT_FALSE(verdict.next.empty());
+}
+
 TEST_F(VerdictOf, ARankThatComesLate) {
   start(3, [](int rank, sennit_comm_t comm) {
     for (int i = 0; i < 30; i++) {
