@@ -176,12 +176,14 @@ std::string LineChart::draw() const {
       path += fmt::format("{}{:.1f} {:.1f}", path.empty() ? "M" : " L", x_of(at), y_of(value));
     if (path.empty()) continue;
     text += fmt::format("<path class=\"curve {}\" d=\"{}\"/>\n", line.style, path);
-    for (size_t i = 0; i < std::min(line.points.size(), line.tips.size()); i++)
+    // A path of one point shows nothing.
+    const size_t dots =
+        line.points.size() == 1 ? 1 : std::min(line.points.size(), line.tips.size());
+    for (size_t i = 0; i < dots; i++)
       text += fmt::format(
-          "<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{}</title>"
-          "</circle>",
-          line.style, x_of(line.points[i].first), y_of(line.points[i].second), kDotRadius,
-          escape(line.tips[i]));
+          "<circle class=\"dot {}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\">{}</circle>", line.style,
+          x_of(line.points[i].first), y_of(line.points[i].second), kDotRadius,
+          i < line.tips.size() ? "<title>" + escape(line.tips[i]) + "</title>" : "");
   }
   return text;
 }

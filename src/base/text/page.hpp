@@ -67,7 +67,8 @@ struct Axis {
 struct Line {
   std::string name, style;
   std::vector<std::pair<double, double>> points;  // x, y
-  std::vector<std::string> tips;  // of each point, which is then drawn as a dot; none: no dots
+  // Of each point, which is then drawn as a dot; none: no dots, but where there is one point.
+  std::vector<std::string> tips;
 };
 
 // Lines over two axes in a frame. Names are not drawn: legends differ.

@@ -156,7 +156,7 @@ std::string verdict_page(const JobRecording& job, const Verdict& verdict, Plans&
   return html_page(
       headline(verdict),
       fmt::format("job {:016x}, {} of {} ranks recorded", job.job, job.ranks.size(), job.size),
-      body, std::string(topo::kPictureStyle) + "main { max-width:1500px; }");
+      body, topo::picture_page_style());
 }
 
 }  // namespace sennit::diagnose

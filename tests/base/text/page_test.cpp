@@ -39,6 +39,13 @@ TEST(Charts, AnAxisOfOneValueIsDrawn) {
   }
 }
 
+TEST(Charts, ALineOfOnePointIsSeen) {
+  LineChart chart;
+  chart.x = chart.y = {0, 1, false, {}};
+  chart.lines = {{"one", "blue", {{0, 1}}, {}}};
+  EXPECT_NE(chart.draw().find("<circle class=\"dot blue\""), std::string::npos) << chart.draw();
+}
+
 TEST(Charts, WhatHasNoLogarithmHasAPlace) {
   LineChart chart;
   chart.x = chart.y = {1, 100, true, {}};

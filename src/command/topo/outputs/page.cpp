@@ -90,6 +90,8 @@ std::string suspects_section(const Model& model) {
 
 }  // namespace
 
+std::string picture_page_style() { return std::string(kPictureStyle) + kPageStyle; }
+
 std::string page_of(const Reading& reading, const Model& model) {
   std::string body;
   if (reading.outside) body += html_note("this host, " + reading.host + ", is not part of it");
@@ -97,7 +99,7 @@ std::string page_of(const Reading& reading, const Model& model) {
   if (model.root.hosts > 1) body += html_section("Tiers", tiers_table(model));
   body += html_section("As text", "<pre>" + escape(text_of(reading, model, false)) + "</pre>");
   return html_page(heading(reading, model), "from " + escape(from_words(reading)), body,
-                   std::string(kPictureStyle) + kPageStyle);
+                   picture_page_style());
 }
 
 }  // namespace sennit::topo
