@@ -161,10 +161,12 @@ class Children {
 
   void note_end(size_t rank, int status) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
-    if (WIFSIGNALED(status) && !terminated_ && !signalled_)
+    // Of a signal that a terminal sends to all, a rank may end before this has looked at its own.
+    const bool signalled = g_signal != 0;
+    if (WIFSIGNALED(status) && !terminated_ && !signalled)
       fmt::print(stderr, "{}: rank {} was killed by signal {} ({})\n", command_, rank,
                  WTERMSIG(status), strsignal(WTERMSIG(status)));
-    const bool by_our_signal = stop_by_themselves_ && signalled_ && WIFSIGNALED(status);
+    const bool by_our_signal = stop_by_themselves_ && signalled && WIFSIGNALED(status);
     if (status_ == 0)
       status_ = WIFEXITED(status) ? WEXITSTATUS(status)
                 : by_our_signal   ? 128 + WTERMSIG(status)

@@ -165,10 +165,11 @@ class RankRun {
   std::string footprint() {
     rusage usage = {};
     getrusage(RUSAGE_SELF, &usage);
-    return fmt::format("started in {:.3f} s; bootstrap: {}; {}; peak memory {} MiB",
+    const std::string engine = inside_.context().engine().statistics();  // none without a peer
+    return fmt::format("started in {:.3f} s; bootstrap: {}{}{}; peak memory {} MiB",
                        static_cast<double>(start_ns_) * 1e-9,
-                       inside_.context().control().statistics(),
-                       inside_.context().engine().statistics(), usage.ru_maxrss / 1024);
+                       inside_.context().control().statistics(), engine.empty() ? "" : "; ", engine,
+                       usage.ru_maxrss / 1024);
   }
 
  private:

@@ -1,5 +1,6 @@
 // bench_launch_test.cpp: `sennit bench --ranks N` where all ranks fail alike: the error is printed
-// once, with the number of ranks that it came from; the exit status stays.
+// once, with the number of ranks that it came from; the exit status stays. And that no rank is left
+// where it, or examples/ranks, is ended.
 //
 // ctest runs: sennit_command
 #include <gtest/gtest.h>
@@ -60,6 +61,37 @@ TEST(BenchLaunch, AnMpiLauncherThatSaysTooLittleIsNamed) {
       sennit_test::sh(std::string(kNoLauncher) + "PMI_RANK=0 PMI_SIZE=4 " + kTwoRanks);
   EXPECT_EQ(outcome.status, 2);
   EXPECT_NE(outcome.output.find("PMI_RANK=0 of PMI_SIZE=4"), std::string::npos) << outcome.output;
+}
+
+// A terminal signals the ranks as well, of which one may end before the launcher has looked.
+TEST(BenchLaunch, ControlCIsNoFailureOfARank) {
+  const sennit_test::Outcome outcome = sennit_test::sh(
+      std::string(kNoLauncher) +
+      "setsid " SENNIT_BINARY_DIR
+      "/bin/sennit bench all_reduce --ranks 3 -b 1M -e 1M -n 1000000 >/dev/null & job=$!; "
+      "until [ $(wc -w < /proc/$job/task/$job/children) = 3 ]; do sleep 0.1; done; "
+      "env kill -STOP $job; env kill -INT -- -$job; sleep 0.3; env kill -CONT $job; wait $job");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.output.find("was killed by signal"), std::string::npos) << outcome.output;
+}
+
+// Of the script of examples/, which starts its ranks in the background of a shell.
+TEST(BenchLaunch, RanksOfTheScriptEndWithIt) {
+  const sennit_test::Outcome outcome = sennit_test::sh(
+      "started=$(mktemp); " SENNIT_SOURCE_DIR
+      "/examples/ranks 2 sh -c 'echo $$ >> \"$0\"; exec sleep 600' $started & script=$!; "
+      "until [ $(wc -l < $started) = 2 ]; do sleep 0.1; done; kill $script; wait $script; "
+      "for rank in $(cat $started); do kill -0 $rank && echo $rank is left && kill $rank; done; "
+      "rm $started");
+  EXPECT_EQ(outcome.output.find("is left"), std::string::npos) << outcome.output;
+}
+
+// Else it would start those that are left, and wait for them.
+TEST(BenchLaunch, TheScriptMayEndBeforeAllItsRanksHaveStarted) {
+  const sennit_test::Outcome outcome = sennit_test::sh(
+      SENNIT_SOURCE_DIR
+      "/examples/ranks 20 sh -c '[ $RANK = 0 ] && kill $PPID; sleep 5 >/dev/null 2>&1'");
+  EXPECT_EQ(outcome.status, 143) << outcome.output;
 }
 
 // Jobs that start at once on one host must not meet at one port: their ranks would be told that the
