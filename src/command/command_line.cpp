@@ -34,6 +34,16 @@ class ProgramFormatter : public CLI::Formatter {
   std::string program_;
 };
 
+// As the commands themselves speak: sennit: plan: --ranks: ...
+std::string failure_text(const CLI::App* app, const CLI::Error& error) {
+  std::string text = app->get_name();
+  for (const CLI::App* command = app; !command->get_subcommands().empty();) {
+    command = command->get_subcommands().back();
+    text += ": " + command->get_name();
+  }
+  return text + ": " + error.what() + "\nRun with --help for more information.\n";
+}
+
 // CLI11 alone takes -1 for the largest number there is.
 std::string starts_with_digit(const std::string& text) {
   return !text.empty() && text[0] >= '0' && text[0] <= '9' ? ""
@@ -99,6 +109,7 @@ Argument Argument::needs(const Argument& other) const {
   return *this;
 }
 bool Argument::given() const { return option_->count() > 0; }
+bool Argument::positional() const { return option_->get_positional(); }
 std::string Argument::name() const { return option_->get_name(); }
 std::vector<std::string> Argument::texts() const {
   std::vector<std::string> words = option_->results();
@@ -127,6 +138,8 @@ Argument Command::rest(const std::string& name, std::vector<std::string>& words,
   // than there are, and the policy forgives it.
   option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   option->type_name("TEXT")->expected(kMostWords, kNoLimit);
+  // What stands behind the first word is the other program's, be it an option of ours by its name.
+  app_->positionals_at_end();
   return Argument(option);
 }
 Command Command::command(const std::string& name, const std::string& help) const {
@@ -148,7 +161,7 @@ std::vector<Argument> Command::options() const {
 Status check_given(const Command& command) {
   for (const Argument& option : command.options())
     for (const std::string& value : option.texts())
-      if (value.empty())
+      if (value.empty() && !option.positional())
         return invalid(option.name() +
                        ": expected a value and found none: leave it out for the default");
   return {};
@@ -157,6 +170,7 @@ Status check_given(const Command& command) {
 CommandLine::CommandLine(const std::string& about, const std::string& program,
                          const std::string& version)
     : app_(std::make_unique<CLI::App>(about, program)) {
+  app_->failure_message(failure_text);
   if (!version.empty()) app_->set_version_flag("--version", version);
 }
 CommandLine::~CommandLine() = default;
@@ -182,7 +196,8 @@ int CommandLine::run(const std::vector<const char*>& arguments) {
   try {
     app_->parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? 0 : 2;
+    if (app_->exit(error) != 0) return 2;
+    // else --help or --version, on standard output
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "sennit: there is no memory left for this process\n");
     return 3;

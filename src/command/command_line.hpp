@@ -47,6 +47,7 @@ class Argument {
 
   // After parsing.
   bool given() const;
+  bool positional() const;
   std::string name() const;                // the longest: --fabric
   std::vector<std::string> texts() const;  // as typed; none where it was not given
 
@@ -64,8 +65,8 @@ class Command {
   template <class Value>
   Argument option(const std::string& names, Value& value, const std::string& help = "") const;
   Argument flag(const std::string& names, bool& value, const std::string& help) const;
-  // The positional argument that takes all remaining words, each as it stands: another program and
-  // its arguments. An option's list of words splits "[1,2]".
+  // The positional argument that takes all remaining words, each as it stands, also --help: another
+  // program and its arguments. An option's list of words splits "[1,2]".
   Argument rest(const std::string& name, std::vector<std::string>& words,
                 const std::string& help = "") const;
   Command command(const std::string& name, const std::string& help) const;

@@ -19,7 +19,8 @@
 namespace sennit {
 namespace {
 
-constexpr int kWell = 0, kWrong = 1, kOff = 2;
+constexpr int kWell = 0, kWrong = 1;
+using diagnose::kOff;
 constexpr uint64_t kNsPerMs = 1'000'000;
 
 struct Options {
@@ -31,7 +32,7 @@ struct Options {
 // False, and said, where it cannot be written.
 bool write(const std::string& file, const std::string& text) {
   const Status written = write_text(file, text);
-  if (!written.ok()) std::fprintf(stderr, "sennit diagnose: %s\n", written.text().c_str());
+  if (!written.ok()) diagnose::say_off("diagnose", written);
   return written.ok();
 }
 
@@ -60,11 +61,6 @@ void say_what_is_left_out(const diagnose::Verdict& verdict) {
 }
 
 int run(const Options& options) {
-  if ((options.json == "-") + (options.html == "-") + (options.fabric == "-") > 1) {
-    std::fprintf(stderr,
-                 "sennit diagnose: --json -, --html -, --fabric -: standard output holds one\n");
-    return kOff;
-  }
   std::optional<IbSubnet> subnet;
   if (!options.routes.empty()) {
     Result<IbSubnet> read = read_routes(options.routes);
@@ -122,7 +118,13 @@ void add_diagnose_command(CommandLine& line) {
   command.option("--quiet-ms", options->quiet_ms, "a call in which nothing moves for so long hangs")
       .show_default()
       .within(1, 1'000'000'000);
-  command.action([=] { return run(*options); });
+  command.action([=] {
+    Status status = check_given(command);
+    if (status.ok())
+      status = check_outputs(
+          {{"--json", options->json}, {"--html", options->html}, {"--fabric", options->fabric}});
+    return status.ok() ? run(*options) : diagnose::say_off("diagnose", status);
+  });
 }
 
 }  // namespace sennit

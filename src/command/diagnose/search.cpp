@@ -49,6 +49,11 @@ void add_search_options(const Command& command, SearchArguments& arguments) {
       .excludes(paths);
 }
 
+int say_off(const char* command, const Status& status) {
+  std::fprintf(stderr, "sennit %s: %s\n", command, status.text().c_str());
+  return kOff;
+}
+
 Result<JobRecording> find_job(const char* command, const SearchArguments& arguments, bool again) {
   std::vector<std::string> passed_over;
   Result<JobRecording> job = search(arguments, &passed_over);
@@ -56,7 +61,7 @@ Result<JobRecording> find_job(const char* command, const SearchArguments& argume
   for (const std::string& text : passed_over)
     std::fprintf(stderr, "sennit %s: passed over: %s\n", command, text.c_str());
   if (!job) {
-    std::fprintf(stderr, "sennit %s: %s\n", command, job.status().text().c_str());
+    say_off(command, job.status());
     return job;
   }
   if (!job->missing.empty())

@@ -16,6 +16,11 @@ struct SearchArguments {
   std::string job;
   int64_t pid = 0;
 };
+// The exit status where the call was off, or nothing can be read.
+inline constexpr int kOff = 2;
+// Says so on standard error, and returns that.
+int say_off(const char* command, const Status& status);
+
 // PATH..., --job and --pid.
 void add_search_options(const Command& command, SearchArguments& arguments);
 

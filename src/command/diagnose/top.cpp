@@ -207,12 +207,11 @@ std::string frame(const JobRecording& job) {
 }
 
 int run(const Options& options) {
-  constexpr int kOff = 2;
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   diagnose::SearchArguments search = options.search;
   for (bool first = true;; first = false) {
     const Result<JobRecording> job = diagnose::find_job("top", search, !first);
-    if (!job) return first ? kOff : 0;  // it has ended, and left nothing
+    if (!job) return first ? diagnose::kOff : 0;  // it has ended, and left nothing
     // Others may start meanwhile, and the process that it was found by may end before it.
     search.job = fmt::format("{:016x}", job->job);
     search.pid = 0;
@@ -235,7 +234,10 @@ void add_top_command(CommandLine& line) {
       "top", "what a running job does, each second: calls, bytes, who waits, and what is wrong");
   diagnose::add_search_options(top, options->search);
   top.flag("--once", options->once, "one look, and no more");
-  top.action([=] { return run(*options); });
+  top.action([=] {
+    const Status given = check_given(top);
+    return given.ok() ? run(*options) : diagnose::say_off("top", given);
+  });
 }
 
 }  // namespace sennit

@@ -1,6 +1,4 @@
 // trace.cpp: `sennit trace`: what the ranks of a job did lately, for Perfetto.
-#include <cstdio>
-
 #include <fmt/core.h>
 
 #include "command/command_line.hpp"
@@ -19,15 +17,11 @@ struct Options {
 };
 
 int run(const Options& options) {
-  constexpr int kOff = 2;
   const Result<diagnose::JobRecording> job = diagnose::find_job("trace", options.search);
-  if (!job) return kOff;
+  if (!job) return diagnose::kOff;
   diagnose::Plans plans(*job);
   const Status written = write_text(options.output, diagnose::chrome_trace(*job, plans));
-  if (!written.ok()) {
-    std::fprintf(stderr, "sennit trace: %s\n", written.text().c_str());
-    return kOff;
-  }
+  if (!written.ok()) return diagnose::say_off("trace", written);
   size_t events = 0;
   for (const diagnose::RankRecording& rank : job->ranks) events += rank.events.size();
   if (options.output != "-")
@@ -48,7 +42,10 @@ void add_trace_command(CommandLine& line) {
   trace.option("-o,--output", options->output, "file to write; -: standard output")
       .show_default()
       .value_name("FILE");
-  trace.action([=] { return run(*options); });
+  trace.action([=] {
+    const Status given = check_given(trace);
+    return given.ok() ? run(*options) : diagnose::say_off("trace", given);
+  });
 }
 
 }  // namespace sennit

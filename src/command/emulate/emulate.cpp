@@ -5,12 +5,15 @@
 //   sennit emulate down
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "command/commands.hpp"
 #include "command/emulate/compare.hpp"
 #include "command/emulate/run.hpp"
+#include "command/write.hpp"
 
 namespace sennit {
 namespace emulate {
@@ -30,6 +33,8 @@ Argument add_name(const Command& command, std::string* name) {
 namespace {
 
 using namespace emulate;  // NOLINT: this file is the command itself
+
+constexpr double kMostSeconds = 2e6;  // poll() counts milliseconds in an int
 
 struct Options {
   TreeOptions tree;
@@ -69,6 +74,15 @@ Argument add_rails(const Command& command, TreeOptions* tree) {
               "NICs of every host, each on a leaf of its own in the rack; rates and "
               "oversubscription are those of one rail")
       .show_default();
+}
+
+// What a command does once its options have values: a variable that is not set is no wish for a
+// default.
+void act(const Command& command, std::function<int()> action) {
+  command.action([command, action = std::move(action)] {
+    const Status given = check_given(command);
+    return given.ok() ? action() : fail(given);
+  });
 }
 
 int up(const Options& options) {
@@ -151,11 +165,8 @@ int write_report(const Options& options) {
   if (!comparison) return fail(comparison.status());
   const Result<std::string> page = report_page(*comparison);
   if (!page) return fail(page.status());
-  std::ofstream file(options.page);
-  file << *page;
-  file.close();
-  if (!file) return fail(invalid(fmt::format("{}: cannot write it", options.page)));
-  return 0;
+  const Status written = write_text(options.page, *page);
+  return written.ok() ? 0 : fail(written);
 }
 
 int run(const Options& options) {
@@ -203,8 +214,10 @@ void add_run(const Command& emulate, Options* options) {
   command.flag(
       "--tag", run_options->launch.tag,
       "output of all ranks, each line with its rank and host; else of rank 0, and all errors");
-  command.option("--timeout", run_options->launch.timeout_s,
-                 "end the command after this many seconds");
+  command
+      .option("--timeout", run_options->launch.timeout_s,
+              "end the command after this many seconds; 0: never")
+      .share_within(0, kMostSeconds);
   command.option("--pids", run_options->launch.pids_file,
                  "write lines RANK HOST PID here once all have started");
   command.option(
@@ -214,9 +227,11 @@ void add_run(const Command& emulate, Options* options) {
   command.option("--setting", run_options->setting,
                  "of the peer: one of its short list, of which a wrong name tells the others");
   command.flag("--mpirun", run_options->mpirun, "start the command with Open MPI's mpirun");
-  command.rest("command", run_options->command, "after --: the command and its arguments")
+  command
+      .rest("command", run_options->command,
+            "the command and its arguments; -- may stand before it")
       .required();
-  command.action([=] {
+  act(command, [=] {
     options->tree_given = tree;
     options->name_given = existing.given();
     options->ranks_given = ranks.given();
@@ -261,7 +276,7 @@ void add_compare(const Command& emulate, Options* options) {
   command.flag("--no-fabric", compare_options->run.no_fabric, "tell sennit nothing of the fabric");
   command.option("--json", compare_options->json,
                  "write the record here, for `sennit emulate report`");
-  command.action([=] {
+  act(command, [=] {
     options->tree_given = tree;
     options->name_given = existing.given();
     compare_options->command = command_line();
@@ -282,12 +297,12 @@ Command add_emulate_command(CommandLine& line) {
   add_tree_options(up_command, &options->tree);
   add_rails(up_command, &options->tree);
   add_name(up_command, &options->name);
-  up_command.action([=] { return up(*options); });
+  act(up_command, [=] { return up(*options); });
 
   const Command down_command = emulate.command("down", "end a tree and every process on it");
   add_name(down_command, &options->name);
   down_command.flag("--all", options->all, "all trees");
-  down_command.action([=] { return down(*options); });
+  act(down_command, [=] { return down(*options); });
 
   const Command list_command =
       emulate.command("list", "the trees that are up, and the faults on them");

@@ -27,6 +27,7 @@
 #include <fmt/core.h>
 
 #include "command/emulate/emulate.hpp"
+#include "command/write.hpp"
 
 namespace sennit::emulate {
 namespace {
@@ -284,14 +285,13 @@ void Launch::take_reports() {
 }
 
 void Launch::write_pids() {
-  const std::string fresh = options_.pids_file + ".new";
-  FILE* file = std::fopen(fresh.c_str(), "w");
-  if (!file) return;
+  std::string text;
   for (size_t r = 0; r < ranks_.size(); r++)
-    fmt::print(file, "{} {} {}\n", r,
-               instance_.tree.hosts[static_cast<size_t>(ranks_[r].host)].name, states_[r].process);
-  std::fclose(file);
-  std::rename(fresh.c_str(), options_.pids_file.c_str());
+    text +=
+        fmt::format("{} {} {}\n", r, instance_.tree.hosts[static_cast<size_t>(ranks_[r].host)].name,
+                    states_[r].process);
+  if (const Status written = write_text(options_.pids_file, text); !written.ok())
+    failure_ = invalid("--pids: " + written.text());
 }
 
 void Launch::signal_ranks(int signal) {

@@ -17,6 +17,7 @@ namespace {
 constexpr uint64_t kLeastBytesPerS = 10'000, kMostBytesPerS = 100'000'000'000;
 // each costs kernel memory and time, and one machine carries them all
 constexpr int kMostHosts = 1000;
+constexpr int kMostRanksPerHost = 4096;  // as sennit plan has it
 // What all hosts together may send.
 constexpr uint64_t kMostUplinkBytesPerS = kMostHosts * kMostBytesPerS;
 
@@ -340,8 +341,9 @@ std::string slurm_pattern(const Tree& tree) {
 
 Result<std::vector<int>> place_ranks(const Tree& tree, int ranks_per_host,
                                      const std::string& order) {
-  if (ranks_per_host < 1)
-    return invalid(fmt::format("--ranks-per-host {}: expected at least 1", ranks_per_host));
+  if (ranks_per_host < 1 || ranks_per_host > kMostRanksPerHost)
+    return invalid(fmt::format("--ranks-per-host {}: expected from 1 to {}", ranks_per_host,
+                               kMostRanksPerHost));
   struct Slot {
     int host, local, host_in_rack, rack_in_pod, pod;
   };

@@ -123,7 +123,8 @@ void add_exec_command(CommandLine& line) {
       "exec", "run a program that was built for NCCL or MPI on sennit, with all that it starts");
   command.flag("--mpi", options->mpi, "MPI's collectives, in place of NCCL's interface");
   command.flag("-v,--verbose", options->verbose, "say of each process which file its calls go to");
-  command.rest("command", options->command, "after --: the program and its arguments").required();
+  command.rest("command", options->command, "the program and its arguments; -- may stand before it")
+      .required();
   command.action([=] { return start(*options); });
 }
 

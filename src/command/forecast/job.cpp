@@ -127,8 +127,9 @@ void add_job_command(CommandLine& line) {
       fmt::print("{}", forecast::accelerators_text());
       return 0;
     }
-    if (options->json == "-" && options->html == "-")
-      return off(invalid("--json - and --html -: standard output holds one of them"));
+    if (const Status status = check_outputs({{"--json", options->json}, {"--html", options->html}});
+        !status.ok())
+      return off(status);
     for (const Argument& option : command.options())
       if (option.name() == "--mtbf" && option.given() && options->mtbf_hours == 0)
         return off(

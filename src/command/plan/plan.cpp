@@ -91,9 +91,9 @@ void add_plan_command(CommandLine& line) {
   command.option("--json", options->json, "write it for programs; - is standard output");
   command.option("--html", options->html, "draw it as a self-contained page");
   command.action([=] {
-    if (const Status status = check_given(command); !status.ok()) return fail("plan", status);
-    if (options->json == "-" && options->html == "-")
-      return fail("plan", invalid("--json - and --html -: standard output holds one of them"));
+    Status status = check_given(command);
+    if (status.ok()) status = check_outputs({{"--json", options->json}, {"--html", options->html}});
+    if (!status.ok()) return fail("plan", status);
     const Result<Problem> problem = make_problem(*options);
     if (!problem) return fail("plan", problem.status());
     const Result<Plan> plan = plan::make_plan(*problem, *options);
@@ -103,7 +103,7 @@ void add_plan_command(CommandLine& line) {
     for (const auto& [file, text] :
          {std::pair(&options->json, &json_text), {&options->html, &page_of}})
       if (!file->empty())
-        if (const Status status = write_text(*file, text(*problem, *plan, *facts)); !status.ok())
+        if (status = write_text(*file, text(*problem, *plan, *facts)); !status.ok())
           return fail("plan", status);
     if (options->json != "-" && options->html != "-")
       fmt::print("{}", text_of(*problem, *plan, *facts));

@@ -197,8 +197,7 @@ void add_slow_options(const Command& command, SimulateArguments* options, const 
 }  // namespace
 
 Status plan::check_use(const SimulateArguments& options, const TierTree& tree) {
-  if (std::string_view(options.json) == "-" && std::string_view(options.trace) == "-")
-    return invalid("--json - and --trace -: standard output holds one of them");
+  SENNIT_RETURN_IF_ERROR(check_outputs({{"--json", options.json}, {"--trace", options.trace}}));
   if (!std::isfinite(options.tolerance))
     return invalid("--tolerance: expected a part of 1, as in 0.005");
   const bool cables = std::any_of(tree.groups.begin(), tree.groups.end(),

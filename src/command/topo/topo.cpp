@@ -100,14 +100,15 @@ int show_order(const Options& options, const Reading& reading, const Fabric& fab
 
 int show(const Options& options) {
   if (!options.diff.empty()) return compare(options);
-  int on_standard_output = 0;
-  for (const std::string* file : {&options.json, &options.save, &options.svg, &options.html,
-                                  &options.hostfile, &options.nodelist, &options.rankfile})
-    on_standard_output += *file == "-";
-  if (on_standard_output > 1)
-    return fail(
-        invalid("only one of --json, --save, --svg, --html, --hostfile, --nodelist and --rankfile "
-                "can be -"));
+  if (const Status status = check_outputs({{"--json", options.json},
+                                           {"--save", options.save},
+                                           {"--svg", options.svg},
+                                           {"--html", options.html},
+                                           {"--hostfile", options.hostfile},
+                                           {"--nodelist", options.nodelist},
+                                           {"--rankfile", options.rankfile}});
+      !status.ok())
+    return fail(status);
   Result<Reading> reading = Reading{};
   if (options.probe) {
     Result<std::optional<Reading>> probed = read_job();

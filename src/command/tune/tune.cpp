@@ -30,6 +30,7 @@
 #include "command/commands.hpp"
 #include "command/plan/plan.hpp"
 #include "command/tune/tune.hpp"
+#include "command/write.hpp"
 #include "plan/bound.hpp"
 #include "plan/planner.hpp"
 #include "plan/tuning/calibration.hpp"
@@ -358,7 +359,8 @@ void add_tune_command(CommandLine& line, char** argv) {
   command.option("--json", a->json,
                  "file for a line of JSON for each plan that was timed; - is standard output");
   command.action([a, argv, command] {
-    const Status given = check_given(command);
+    Status given = check_given(command);
+    if (given.ok()) given = check_outputs({{"--file", a->file}, {"--json", a->json}});
     const Result<Wanted> wanted = given.ok() ? understand(*a) : given;
     if (!wanted) {
       fmt::print(stderr, "sennit tune: {}\n", wanted.status().text());

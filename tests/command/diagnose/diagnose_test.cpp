@@ -245,6 +245,10 @@ TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
       {"diagnose --routes " SENNIT_SOURCE_DIR "/README.md",
        "README.md:3:1: expected Switch, Ca, Rt"},
       {"diagnose --json - --fabric -", "standard output holds one"},
+      {"diagnose --html ./x --fabric ./x", "a file holds one of them"},
+      {"diagnose --json ''", "--json: expected a value and found none"},
+      {"trace --job ''", "--job: expected a value and found none"},
+      {"top --once --job ''", "--job: expected a value and found none"},
       {"diagnose --colour", "--colour"}};
   for (const auto& [arguments, text] : kWrong) {
     const Outcome outcome = sh(kSennit + arguments);
@@ -254,6 +258,13 @@ TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
   ASSERT_EQ(bench("all_reduce --ranks 2 -b 1K -e 1K -n 10 -w 0").status, 0);
   EXPECT_EQ(sh(kSennit + "trace -o /nowhere/t.json " + folder_.path()).status, 2);
   EXPECT_EQ(sh(kSennit + "diagnose --json /nowhere/t.json " + folder_.path()).status, 2);
+}
+
+TEST_F(DiagnoseCommand, ThePageIsLegibleOnADarkGround) {
+  ASSERT_EQ(bench("all_reduce --ranks 2 -b 1K -e 1K -n 10 -w 0").status, 0);
+  const std::string page = sh_output(kSennit + "diagnose --html - " + folder_.path()).output;
+  EXPECT_TRUE(std::regex_search(page, std::regex("prefers-color-scheme:dark\\) \\{\\s*\\.box \\{")))
+      << "the picture's colours are those of a light one";
 }
 
 // ---- on an emulated tree ----

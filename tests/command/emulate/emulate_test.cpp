@@ -251,7 +251,10 @@ TEST_F(EmulateTest, CallsThatAreOff) {
   for (const char* options :
        {"--racks 0", "--racks 200 --hosts 100", "--racks 1,x", "--nic 400", "--racks 2 --pods 3",
         "--racks 2 --uplink 1Mbit/s,2Mbit/s,3Mbit/s", "--racks 2 --order sideways",
-        "--racks 2 --oversubscription 0", "--name no-such-instance"}) {
+        "--racks 2 --oversubscription 0", "--name no-such-instance",
+        "--racks 1 --hosts 1 --uplink ''", "--racks 1 --hosts 1 --timeout -1",
+        "--racks 1 --hosts 1 --ranks-per-host 1000000",
+        "--racks 1 --hosts 1 --pids /no/such/folder/pids"}) {
     const Outcome run = sh(kCommand + "run " + options + " -- true");
     EXPECT_EQ(run.status, 2) << options << ": " << run.output;
     EXPECT_NE(run.output, "") << options;

@@ -298,6 +298,7 @@ TEST(JobCommand, RefusesACallThatIsOff) {
       {"llama3-8b --no-curve --mtbf 0.00001" + kSmall, "of the time for training"},
       {"llama3-8b --no-curve --storage 1B/s" + kSmall, "of the time for training"},
       {"llama3-8b --json - --html -" + kSmall, "standard output holds one"},
+      {"llama3-8b --json ./x --html ./x" + kSmall, "a file holds one of them"},
       {"llama3-8b --gpu list", "leave out model"},
       {"llama3-8b --gpu h300", "h100"},
       {"llama3-8b --tokens many", "--tokens many"},

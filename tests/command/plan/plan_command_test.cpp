@@ -517,6 +517,9 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"simulate all_gather --whole-stages 1" + kSmall, "--whole-stages 1: of all_reduce only"},
       {"plan all_reduce --radices 2,x" + kSmall, "--radices"},
       {"plan all_reduce --json - --html -" + kSmall, "standard output holds one"},
+      {"plan all_reduce --json ./x --html ./x" + kSmall,
+       "sennit: plan: --json ./x and --html ./x: a file holds one of them"},
+      {"plan all_reduce --ranks 1" + kSmall, "sennit: plan: --ranks: Value 1 not in range"},
       {"simulate all_reduce --fabric meta24k --ranks 1024 --algorithm ring --chunks 32 "
        "--every-rank",
        "6.7e+07 messages of 1024 ranks"},
@@ -532,6 +535,13 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_to_all --radices 2" + kSmall, "--radices"},
       {"simulate all_reduce --fluid --trace x" + kSmall, "--trace"}};
   expect_refused(calls);
+}
+
+TEST(Plan, HelpThatCouldNotBeWrittenIsNoSuccess) {
+  for (const char* call : {"--help", "--version", "plan --help"}) {
+    const Outcome outcome = sh(kSennit + call + " > /dev/full");
+    EXPECT_EQ(outcome.status, 1) << call << "\n" << outcome.output;
+  }
 }
 
 TEST(Simulate, RefusesACallThatIsOff) {

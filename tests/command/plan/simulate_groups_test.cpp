@@ -87,6 +87,7 @@ TEST(SimulateGroups, RefusesACallThatIsOff) {
       {"broadcast -r 4 --groups 4", "from 0 to 3"},
       {"all_reduce --groups 4 --algorithm quick", "quick"},
       {"all_reduce --groups 4 --json - --trace -", "standard output holds one of them"},
+      {"all_reduce --groups 4 --json ./x --trace ./x", "a file holds one of them"},
       {"all_reduce --groups 4 --tolerance nan", "--tolerance: expected a part of 1"},
       {"all_reduce --groups 4 --fluid --trace x", "--trace"}};
   for (const auto& [call, word] : calls) {

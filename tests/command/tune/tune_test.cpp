@@ -40,6 +40,12 @@ TEST(Tune, OptionsGivenWithoutAValueNameThemselves) {
   }
 }
 
+TEST(Tune, ItsFileIsNotThatOfTheLines) {
+  const Outcome same = tune("all_reduce --ranks 2 --file ./x --json ./x");
+  EXPECT_EQ(same.status, 2) << same.output;
+  EXPECT_NE(same.output.find("a file holds one of them"), std::string::npos) << same.output;
+}
+
 // As other commands have it: nothing but the lines, and no file of that name.
 TEST(Tune, JsonGoesToStandardOutput) {
   const sennit::trainer::TestFolder folder;

@@ -14,6 +14,7 @@ sennit topo --fabric ""; echo $?
 sennit topo --fabric two_racks.fabric --json ""; echo $?
 # What cannot be had together.
 sennit topo --fabric two_racks.fabric --save - --json -; echo $?
+sennit topo --fabric two_racks.fabric --svg $TMP/x --html $TMP/x; echo $?
 sennit topo --fabric two_racks.fabric --order --check; echo $?
 sennit topo --fabric two_racks.fabric --probe; echo $?
 sennit topo --diff two_racks.fabric two_racks.fabric --json -; echo $?
