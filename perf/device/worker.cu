@@ -283,17 +283,18 @@ void time_rates(Host& host) {
   CHECK(cudaMemset(b, 0, kMostBytes));
   CHECK(cudaDeviceSynchronize());
   for (const uint64_t bytes : {kMostBytes / 4, kMostBytes}) {
-    const auto rate_of = [&](const std::function<void()>& work) {
+    // Of memory that is read and written: a sum of two reads two bytes for each that it writes.
+    const auto rate_of = [&](uint64_t touched, const std::function<void()>& work) {
       std::vector<double> times;
       for (int i = 0; i < 9; i++) {
         const auto begin = Clock::now();
         work();
         times.push_back(us_since(begin));
       }
-      return static_cast<double>(bytes) / median(times) / 1e3;
+      return static_cast<double>(touched * bytes) / median(times) / 1e3;
     };
     const auto memcpy_rate = [&] {
-      return rate_of([&] {
+      return rate_of(2, [&] {
         CHECK(cudaMemcpyAsync(c, a, bytes, cudaMemcpyDeviceToDevice, host.stream));
         CHECK(cudaStreamSynchronize(host.stream));
       });
@@ -301,16 +302,16 @@ void time_rates(Host& host) {
     for (const int blocks : {1, 4, 8, 16, 32, 64, 132, 264}) {
       const double reference = memcpy_rate();
       host.start(blocks);
-      const double copy = rate_of([&] { host.await(host.post(kCopy, 0, c, {a}, bytes)); });
+      const double copy = rate_of(2, [&] { host.await(host.post(kCopy, 0, c, {a}, bytes)); });
       const auto sum = [&](int type) {
         const uint64_t count = bytes / element::bytes_of(type);
-        return rate_of([&] { host.await(host.post(0, type, c, {a, b}, count)); });
+        return rate_of(3, [&] { host.await(host.post(0, type, c, {a, b}, count)); });
       };
       const double floats = sum(SENNIT_FLOAT32), bf16 = sum(SENNIT_BFLOAT16);
       host.leave();
       std::printf(
-          "rate: %3llu MiB, %3d blocks: cudaMemcpyAsync %.0f GB/s of the result, copy %.0f (%.2f), "
-          "float sum of two %.0f (%.2f), bf16 %.0f (%.2f)\n",
+          "rate: %3llu MiB, %3d blocks: cudaMemcpyAsync %.0f GB/s read and written, copy %.0f "
+          "(%.2f), float sum of two %.0f (%.2f), bf16 %.0f (%.2f)\n",
           static_cast<unsigned long long>(bytes >> 20), blocks, reference, copy, copy / reference,
           floats, floats / reference, bf16, bf16 / reference);
     }

@@ -4,9 +4,10 @@ option(SENNIT_WITH_CUDA "the kernel of CUDA devices: nvcc" ON)
 if(SENNIT_WITH_CUDA AND NOT SENNIT_SANITIZE) # no sanitizer looks into a device
   find_program(SENNIT_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 endif()
-# PTX is for devices that are newer than this compiler, or between. Why -fmad=false: reduce/element.hpp.
-set(kernel_flags -fatbin -O3 -std=c++20 -fmad=false -gencode arch=compute_80,code=[sm_80,compute_80]
-                 -gencode arch=compute_90,code=sm_90)
+# PTX is for devices that are newer than this compiler, or between. Why -fmad=false: reduce/element.hpp. Registers that
+# go to memory make loads wait for one another: the compiler says so.
+set(kernel_flags -fatbin -O3 -std=c++20 -fmad=false -Xptxas --warn-on-spills
+                 -gencode arch=compute_80,code=[sm_80,compute_80] -gencode arch=compute_90,code=sm_90)
 if(SENNIT_WITH_CUDA AND SENNIT_NVCC AND NOT DEFINED SENNIT_NVCC_WORKS)
   # One that is too old, or too old for this machine's g++, is as good as none.
   set(probe ${CMAKE_CURRENT_BINARY_DIR}/nvcc_works.cu)

@@ -2,7 +2,7 @@
 // which the software GPU stands; and how devices come to be known.
 //
 // ctest links: soft_gpu
-// ctest variable: SOFT_GPU_DEVICES=3
+// ctest variable: SOFT_GPU_DEVICES=4
 #include "accelerator/accelerator.hpp"
 
 #include <gtest/gtest.h>
@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "accelerator/cuda/kernel_image.hpp"
 #include "reduce/reduce.hpp"
 #include "tests/soft_gpu/cuda_functions.hpp"
 #include "tests/soft_gpu/soft_gpu.hpp"
@@ -210,6 +211,18 @@ TEST(CudaDevices, KeepPinnedMemoryFromForkedChildren) {
   subject.accelerator->free(*memory, 1000, MemoryKind::pinned);
 }
 
+TEST(CudaDevices, AreNoneOfAForkedChilds) {
+  ASSERT_NE(make_subject("cuda").accelerator, nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Result<Accelerator*> device = cuda_device_of(nullptr);
+    _exit(device.status().text().find("this process was forked") == std::string::npos ? 1 : 0);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << "the child is told something else";
+}
+
 // Each communicator asks, and a program may make many.
 TEST(CudaDevices, AreAskedOnceWhetherTheyServe) {
   constexpr int kUnfit = 1;
@@ -222,6 +235,17 @@ TEST(CudaDevices, AreAskedOnceWhetherTheyServe) {
   EXPECT_EQ(second.status().text(), first.status().text());
   EXPECT_EQ(soft_gpu_calls_of_thread(), calls + 1) << "whose stream it is";
   unsetenv("SOFT_GPU_OLD");
+}
+
+// Of a build without a kernel that is the reason.
+TEST(CudaDevices, ThatTheKernelIsNotForAreNamed) {
+  constexpr int kOld = 3;
+  setenv("SOFT_GPU_OLD", "2", 1);
+  const Result<Accelerator*> device = cuda_device_of(stream_of(kOld));
+  unsetenv("SOFT_GPU_OLD");
+  EXPECT_EQ(device.status().kind(), SENNIT_UNSUPPORTED);
+  const char* const why = cuda::worker_image() ? "compute capability 8.0" : "has no kernels";
+  EXPECT_NE(device.status().text().find(why), std::string::npos) << device.status().text();
 }
 
 // Else another context might come to have its address.

@@ -743,6 +743,34 @@ TEST_P(DeviceCalls, MemoryThatWasFreedIsNamed) {
   });
 }
 
+// No call goes into it, nor may one on the host's memory wait for it.
+TEST_P(DeviceCalls, AStreamThatWasDestroyedIsNamed) {
+  sennit_test::Ranks ranks(2);
+  ASSERT_TRUE(ranks.ok());
+  ranks.run([&](int, sennit_comm_t comm) {
+    const CUstream gone = stream(), own = stream();
+    ASSERT_EQ(sennit_comm_set_stream(comm, gone), SENNIT_OK) << sennit_last_error();
+    // A stream that is made later, by the other rank, might get its address.
+    ASSERT_EQ(sennit_barrier(comm), SENNIT_OK);
+    ASSERT_EQ(cuStreamDestroy_v2(gone), 0);
+    const DeviceBuffer buffer(std::vector<std::byte>(100));
+    std::vector<std::byte> plain(100);
+    for (void* const memory : {buffer.data(), static_cast<void*>(plain.data())}) {
+      EXPECT_EQ(sennit_all_reduce(memory, memory, 100, SENNIT_UINT8, SENNIT_SUM, comm),
+                SENNIT_INVALID_ARGUMENT);
+      EXPECT_NE(std::strstr(sennit_last_error(), "was it destroyed?"), nullptr)
+          << sennit_last_error();
+    }
+    ASSERT_EQ(sennit_comm_set_stream(comm, own), SENNIT_OK) << sennit_last_error();
+    EXPECT_EQ(sennit_all_reduce(buffer.data(), buffer.data(), 100, SENNIT_UINT8, SENNIT_SUM, comm),
+              SENNIT_OK)
+        << sennit_last_error();
+    EXPECT_EQ(cuStreamSynchronize(own), 0);
+    EXPECT_EQ(sennit_comm_get_async_error(comm), SENNIT_OK);
+    EXPECT_EQ(sennit_barrier(comm), SENNIT_OK);  // see CallBuffers
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Over, DeviceCalls, testing::Values("loopback", "tcp", "shm"),
                          [](const auto& over) { return std::string(over.param); });
 

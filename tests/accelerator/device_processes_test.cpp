@@ -267,6 +267,36 @@ TEST(DeviceProcesses, MapNothingWhileKernelsAreOut) {
   });
 }
 
+// Calls of two communicators, each in a stream of its own, and copies of the program's behind them.
+std::string copy_between_calls(const Rank& rank) {
+  constexpr size_t kBytes = 10'000;
+  sennit_comm_t other = nullptr;
+  CUstream second = nullptr;
+  REQUIRE(sennit_comm_dup(rank.comm, &other) == SENNIT_OK);
+  REQUIRE(cuStreamCreate(&second, 1) == 0 && sennit_comm_set_stream(other, second) == SENNIT_OK);
+  const std::vector<std::byte> ones(kBytes, std::byte{1}), sums(kBytes, std::byte{64});
+  const DeviceBuffer from(ones), to(ones), others(ones);
+  for (int i = 0; i < 3; i++) {  // 64 is 4 to the 3rd
+    REQUIRE(sennit_all_reduce(from.data(), to.data(), kBytes, SENNIT_UINT8, SENNIT_SUM,
+                              rank.comm) == SENNIT_OK);
+    REQUIRE(cuMemcpyAsync(from.address(), to.address(), kBytes, rank.stream) == 0);
+    REQUIRE(sennit_all_reduce(others.data(), others.data(), kBytes, SENNIT_UINT8, SENNIT_SUM,
+                              other) == SENNIT_OK);
+  }
+  REQUIRE(cuStreamSynchronize(rank.stream) == 0 && cuStreamSynchronize(second) == 0);
+  REQUIRE(from.read() == sums && others.read() == sums);
+  sennit_comm_destroy(other);
+  return "ok";
+}
+
+TEST(DeviceProcesses, EndWhereAllStreamsShareAQueue) {
+  in_processes(copy_between_calls, {{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}});
+}
+
+TEST(DeviceProcesses, EndWhereLaunchesBlock) {
+  in_processes(copy_between_calls, {{"CUDA_LAUNCH_BLOCKING", "1"}});
+}
+
 TEST(DeviceProcesses, GraphsReadMessagesWhereTheyLie) {
   in_processes([](const Rank& rank) -> std::string {
     const std::string mapped = map_all(rank);

@@ -36,6 +36,7 @@ constexpr ErrorWords kErrors[] = {
     {kNoDevice, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE", "invalid device ordinal"},
     {kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
+    {kNoBinary, "CUDA_ERROR_NO_BINARY_FOR_GPU", "no kernel image is available for the device"},
     {kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
     {kNotFound, "CUDA_ERROR_NOT_FOUND", "named symbol not found"},
     {kNotReady, "CUDA_ERROR_NOT_READY", "device not ready"},
@@ -209,8 +210,7 @@ int cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
   *value = 0;
   for (const auto& [known, is] : kKnown)
     if (known == attribute) *value = is;
-  const char* const old = std::getenv("SOFT_GPU_OLD");
-  if (attribute == kHostPointersServe && old != nullptr && std::atoi(old) != 0) *value = 0;
+  if (attribute == kHostPointersServe && oldness() == 1) *value = 0;
   return 0;
 }
 

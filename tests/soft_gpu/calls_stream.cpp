@@ -202,6 +202,7 @@ int cuModuleLoadData(CUmodule* module, const void* image) {
   if (const int error = enter(&gpu)) return error;
   if (const int error = forbidden_while_capturing()) return error;
   if (image == nullptr) return kInvalidValue;
+  if (oldness() == 2) return kNoBinary;
   *module = reinterpret_cast<CUmodule>(&the_module);
   return 0;
 }

@@ -36,6 +36,11 @@ uint64_t first_seed() {
 
 }  // namespace
 
+int oldness() {
+  const char* const given = std::getenv("SOFT_GPU_OLD");
+  return given != nullptr ? std::atoi(given) : 0;
+}
+
 void initialize() {
   static const bool once = [] {
     soft_gpu_seed();

@@ -10,12 +10,14 @@ namespace soft_gpu {
 // Numbers of CUresult.
 inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3, kNoDevice = 100,
                      kInvalidDevice = 101, kInvalidContext = 201, kInvalidHandle = 400,
-                     kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                     kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kNoBinary = 209,
                      kPeerAccessUnsupported = 217, kPeerAccessAlreadyEnabled = 704,
                      kContextIsDestroyed = 709, kAlreadyRegistered = 712, kNotRegistered = 713,
                      kNotPermitted = 800, kCaptureUnsupported = 900, kCaptureInvalid = 901,
                      kCaptureUnjoined = 904, kCaptureIsolation = 905, kCaptureImplicit = 906;
 
+// How the devices are too old, as SOFT_GPU_OLD says; 0: they are not.
+int oldness();
 // Makes the driver ready, the first time.
 void initialize();
 // Each call of the driver begins with it: counts the call, and says why it fails at once, or 0.

@@ -119,6 +119,11 @@ class CudaDevice final : public Accelerator {
       return invalid(
           "a stream that blocks is being captured into a graph, and nothing can go into the "
           "default stream meanwhile, which would wait for it: give the communicator another one");
+    if (error == kInvalidHandle)
+      return invalid(
+          fmt::format("the stream at {} is none of the device's any more: was it destroyed? give "
+                      "the communicator another one",
+                      stream));
     SENNIT_RETURN_IF_ERROR(checked(error, "cuStreamIsCapturing"));
     if (capturing == kCaptureInvalid)
       return Status(SENNIT_INVALID_ARGUMENT,
@@ -366,11 +371,14 @@ Status load(const Driver& driver, const DeviceFacts& facts, Function* function, 
   }
   if (error == kSuccess) return {};
   if (module) driver.cuModuleUnload(module);
-  return cannot_be_used(
-      facts, fmt::format("{}: {}{}", what, error_text(driver, error),
-                         worker_image() ? ""
-                                        : ": this build of Sennit has no kernels: build it where "
-                                          "nvcc is found"));
+  const char* why = "";
+  if (!worker_image())
+    why = ": this build of Sennit has no kernels: build it where nvcc is found";
+  else if (error == kNoBinary || error == kUnsupportedPtx)
+    why =
+        ": the kernel is for compute capability 8.0 and later, and for drivers that are as new "
+        "as the nvcc of this build";
+  return cannot_be_used(facts, fmt::format("{}: {}{}", what, error_text(driver, error), why));
 }
 
 // Devices are known by the addresses of their contexts, and another context may get the address of
@@ -455,8 +463,11 @@ Result<Accelerator*> cuda_device_of(void* stream) {
                         ? (*driver)->cuCtxGetCurrent(&context)
                         : (*driver)->cuStreamGetCtx(static_cast<Stream>(stream), &context);
   if (error != kSuccess)
-    return invalid(fmt::format("the stream at {}: {}: it is no CUDA stream", stream,
-                               error_text(**driver, error)));
+    return invalid(fmt::format("the stream at {}: {}: {}", stream, error_text(**driver, error),
+                               error == kNotInitialized
+                                   ? "CUDA was started before this process was forked, which has "
+                                     "to start by exec, as Python's spawn does"
+                                   : "it is no CUDA stream"));
   if (!context)
     return invalid("no CUDA device is current in this thread: call cudaSetDevice first");
   struct Known {

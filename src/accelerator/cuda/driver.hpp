@@ -26,8 +26,10 @@ struct MemoryHandle {
   char bytes[64];
 };
 
-inline constexpr int kSuccess = 0, kNotReady = 600, kPeerAccessAlreadyEnabled = 704,  // CUresult
-    kContextDestroyed = 709, kCaptureImplicit = 906;
+inline constexpr int kSuccess = 0, kNotInitialized = 3, kNoBinary = 209;  // CUresult
+inline constexpr int kUnsupportedPtx = 222, kInvalidHandle = 400, kNotReady = 600;
+inline constexpr int kPeerAccessAlreadyEnabled = 704, kContextDestroyed = 709;
+inline constexpr int kCaptureImplicit = 906;
 inline constexpr int kMultiprocessors = 16;    // CUdevice_attribute
 inline constexpr int kCacheBytes = 38;         // of the level next to its memory
 inline constexpr int kHostPointersServe = 91;  // of registered memory, on the device too

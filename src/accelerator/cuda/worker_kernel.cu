@@ -206,6 +206,10 @@ __device__ __noinline__ void reduce_elements(const Tile& tile, unsigned thread) 
   }
 }
 
+// What is loaded at once begins as zeros, here and below. Unset where there is nothing to load, it
+// would live from round to round. There are no registers for that: each load would be waited for,
+// to be put into memory.
+
 // Of two inputs, which most commands have: several vectors at once. `fixed`: the operation, or -1
 // for the command's.
 template <typename T, int fixed>
@@ -216,18 +220,19 @@ __device__ __forceinline__ void reduce_two(const Tile& tile, unsigned thread) {
   char* const out = static_cast<char*>(command.out) + tile.from;
   const char* const a = tile.in[0] + tile.from;
   const char* const b = tile.in[1] + tile.from;
+  const unsigned tail = tile.tail;
 #pragma unroll 1
-  for (unsigned at = tile.head + thread * 16; at < tile.tail; at += kAtOnce * kStep) {
-    uint4 x[kAtOnce], y[kAtOnce];
+  for (unsigned at = tile.head + thread * 16; at < tail; at += kAtOnce * kStep) {
+    uint4 x[kAtOnce] = {}, y[kAtOnce] = {};
 #pragma unroll
     for (unsigned u = 0; u < kAtOnce; u++)
-      if (at + u * kStep < tile.tail) {
+      if (at + u * kStep < tail) {
         x[u] = load_vector(a + at + u * kStep);
         y[u] = load_vector(b + at + u * kStep);
       }
 #pragma unroll
     for (unsigned u = 0; u < kAtOnce; u++) {
-      if (at + u * kStep >= tile.tail) break;
+      if (at + u * kStep >= tail) break;
       Sums<T> sums;
       begin<T>(sums, x[u]);
       add<T>(op, sums, y[u]);
@@ -249,7 +254,7 @@ __device__ __forceinline__ void reduce_many(const Tile& tile, unsigned thread) {
     begin<T>(sums, load_vector(tile.in[0] + tile.from + at));
 #pragma unroll 1
     for (unsigned first = 1; first < inputs; first += kAtOnce) {
-      uint4 x[kAtOnce];
+      uint4 x[kAtOnce] = {};
 #pragma unroll
       for (unsigned k = 0; k < kAtOnce; k++)
         if (first + k < inputs) x[k] = load_vector(tile.in[first + k] + tile.from + at);
@@ -292,18 +297,19 @@ __device__ __forceinline__ void copy_pieces(const Tile& tile, unsigned thread) {
   constexpr unsigned kAtOnce = 8, kStep = kTeamThreads * sizeof(Piece);
   char* const out = static_cast<char*>(tile.what().out) + tile.from;
   const char* const in = tile.in[0] + tile.from;
+  const unsigned tail = tile.tail;
   if (thread < tile.head) out[thread] = __ldcg(in + thread);
-  if (const unsigned at = tile.tail + kTeamThreads - 1 - thread; at < tile.bytes)
+  if (const unsigned at = tail + kTeamThreads - 1 - thread; at < tile.bytes)
     out[at] = __ldcg(in + at);
-  for (unsigned at = tile.head + thread * sizeof(Piece); at < tile.tail; at += kAtOnce * kStep) {
-    Piece x[kAtOnce];
+#pragma unroll 1
+  for (unsigned at = tile.head + thread * sizeof(Piece); at < tail; at += kAtOnce * kStep) {
+    Piece x[kAtOnce] = {};
 #pragma unroll
     for (unsigned u = 0; u < kAtOnce; u++)
-      if (at + u * kStep < tile.tail)
-        x[u] = __ldcg(reinterpret_cast<const Piece*>(in + at + u * kStep));
+      if (at + u * kStep < tail) x[u] = __ldcg(reinterpret_cast<const Piece*>(in + at + u * kStep));
 #pragma unroll
     for (unsigned u = 0; u < kAtOnce; u++)
-      if (at + u * kStep < tile.tail) *reinterpret_cast<Piece*>(out + at + u * kStep) = x[u];
+      if (at + u * kStep < tail) *reinterpret_cast<Piece*>(out + at + u * kStep) = x[u];
   }
 }
 
