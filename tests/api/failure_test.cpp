@@ -2,7 +2,7 @@
 // ranks that are killed, stopped or never come. Every survivor must get the same error, in time,
 // and nothing may hang.
 //
-// ctest alone: it judges what happens within seconds of a kill
+// ctest quiet: it judges what happens within seconds of a kill
 #include <algorithm>
 #include <chrono>
 #include <memory>
