@@ -2,6 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+
+#include <fmt/core.h>
 
 namespace sennit::control {
 
@@ -16,5 +19,10 @@ enum Evidence : uint8_t {
 
 // For an answer of a rank that is asked whether it lives, or will be the parent.
 inline constexpr int64_t kProbeMs = 1000;
+
+// What is said of one that was silent for the time-out, with the option that sets it.
+inline std::string no_sign_of_life(int64_t timeout_ms) {
+  return fmt::format("no sign of life for {} ms (SENNIT_HEARTBEAT_TIMEOUT)", timeout_ms);
+}
 
 }  // namespace sennit::control

@@ -161,8 +161,7 @@ void FailureDetector::probe_ended(int rank, End end, const std::string& reason) 
     judge_dead(rank, suspect,
                fmt::format("connection closed without goodbye, and no answer since ({})", reason));
   } else if ((suspect.evidence & kSilent) || suspected_ms >= timeout_ms) {
-    judge_dead(rank, suspect,
-               fmt::format("no sign of life for {} ms (SENNIT_HEARTBEAT_TIMEOUT)", timeout_ms));
+    judge_dead(rank, suspect, no_sign_of_life(timeout_ms));
   }
 }
 

@@ -172,9 +172,7 @@ void Tree::beat() {
       self_.due(limit);
   });
   for (const uint64_t id : silent)
-    channels_.lost(id, End::unreachable,
-                   fmt::format("no sign of life for {} ms (SENNIT_HEARTBEAT_TIMEOUT)",
-                               self_.options.heartbeat_timeout_ms));
+    channels_.lost(id, End::unreachable, no_sign_of_life(self_.options.heartbeat_timeout_ms));
 }
 
 void Tree::tick() {
