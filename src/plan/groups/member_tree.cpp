@@ -79,6 +79,11 @@ class Restriction {
         inner.across_ns = group.across_ns;
         inner.up_declared |= group.up_declared;
       }
+      // Ranks of one NUMA node are their host's children.
+      if (group.tier == host_tier_ && inner.children > 0) {
+        inner.tier = group.tier;
+        inner.name = group.name;
+      }
       inner.parent = group.parent;  // the root's mark stays
       if (inner.name.empty()) inner.name = group.name;
       group = inner;

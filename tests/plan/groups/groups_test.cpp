@@ -70,6 +70,24 @@ TEST(MemberTree, IsWhatContractMakesOfTheseRanks) {
   }
 }
 
+// Else nobody knew that they share memory.
+TEST(MemberTree, RanksOfOneNumaNodeAreInTheirHost) {
+  std::mt19937_64 random(sennit_test::seed());
+  const std::string text = "racks=2x3;ranks=4;nic=1GB/s;oversubscription=4;latency=5us";
+  const Result<Fabric> fabric = synthetic_fabric(text);
+  ASSERT_TRUE(fabric.ok()) << fabric.status().text();
+  std::vector<Placement> places = ranks_on_all_hosts(*fabric, 4);
+  for (size_t rank = 0; rank < places.size(); rank++)
+    places[rank].numa = static_cast<int>(rank % 4 / 2);
+  expect_what_contract_makes(*fabric, places, text, true, &random);
+  const TierTree whole = *contract(*fabric, places);
+  for (const std::vector<int>& members : {std::vector<int>{0, 1}, {0, 1, 4, 5}, {0, 1, 4, 6}}) {
+    const TierTree part = member_tree(whole, members).tree;
+    EXPECT_TRUE(part.tiers[part.groups[index(part.common_group(0, 1))].tier].is_host())
+        << part.to_text();
+  }
+}
+
 // The farthest hosts may be no members.
 TEST(MemberTree, HasTheLatencyOfItsOwnRanks) {
   std::mt19937_64 random(sennit_test::seed());
