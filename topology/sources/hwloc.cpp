@@ -4,12 +4,15 @@
 #include "topology/sources/hwloc.hpp"
 
 #include <net/if.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -89,7 +92,18 @@ void keep_plugins() {
   }();
 }
 
+// hwloc takes every refusal for a mask that is too small, and asks with larger ones for ever.
+Status may_ask_for_cores() {
+  cpu_set_t mask;
+  if (sched_getaffinity(0, sizeof mask, &mask) == 0 || errno == EINVAL) return {};
+  return {SENNIT_UNSUPPORTED,
+          fmt::format("hwloc is not asked, since this process may not ask for its cores "
+                      "(sched_getaffinity: {}); allow it that system call",
+                      std::strerror(errno))};
+}
+
 Result<std::optional<Fabric>> read(const SourceContext& context) {
+  SENNIT_RETURN_IF_ERROR(may_ask_for_cores());
   const ForeignCall call;
   keep_plugins();
   hwloc_topology_t topology = nullptr;

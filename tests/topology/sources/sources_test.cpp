@@ -2,7 +2,16 @@
 // text forms are in tests/topology/forms_test.cpp.
 //
 // ctest not-under-tsan: it has one thread
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstddef>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -52,6 +61,36 @@ TEST(Slurm, Environment) {
     const Result<Fabric> fabric = parse_topology_addr(address, pattern, host);
     return fabric ? fabric->to_text() : fabric.status().text() + "\n";
   });
+}
+
+// From now on this process may not ask which cores it may use. False: no such filter can be set.
+bool forbid_asking_for_cores() {
+  sock_filter refuse[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_getaffinity, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program = {std::size(refuse), refuse};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST(Hwloc, IsLeftOutWhereCoresMustNotBeAskedFor) {
+  enum : int { kLeftOut = 0, kFound = 1, kNoFilter = 2 };
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // it asks for ever otherwise
+    if (!forbid_asking_for_cores()) _exit(kNoFilter);
+    const auto hwloc = std::ranges::find(sources(), "hwloc", &Source::name);
+    const Result<std::optional<Fabric>> fabric = hwloc->read({"this", ""});
+    _exit(fabric.status().kind() == SENNIT_UNSUPPORTED ? kLeftOut : kFound);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNoFilter)
+    GTEST_SKIP() << "SKIPPED: no filter of system calls can be set here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == kLeftOut) << status;
 }
 
 // X.xml is a machine as hwloc writes it, X.rates "DEVICE RATE" a line; the host is called X.
