@@ -3,9 +3,12 @@
 
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <system_error>
 
 #include <fmt/core.h>
@@ -90,6 +93,11 @@ Watch::~Watch() {
 
 void Watch::start(WatchSetting setting) {
   setting_ = std::move(setting);
+  // Told now, and not only once something hangs and its copy is missing.
+  if (const std::string& folder = setting_.dumps;
+      !folder.empty() && access((folder + "/.").c_str(), W_OK | X_OK) != 0)
+    log(LogLevel::warn, "SENNIT_DUMP: {}: {}: nothing can be copied there", folder,
+        std::strerror(errno));
   if (!setting_.recording->path().empty()) {
     Result<std::unique_ptr<diagnose::RecordingFile>> file =
         diagnose::RecordingFile::open(setting_.recording->path());

@@ -260,6 +260,17 @@ TEST_F(DiagnoseCommand, ErrorsSayWhatAndWhere) {
   EXPECT_EQ(sh(kSennit + "diagnose --json /nowhere/t.json " + folder_.path()).status, 2);
 }
 
+TEST_F(DiagnoseCommand, AFolderForCopiesThatIsNotThereIsToldAtTheStart) {
+  const std::string call = "SENNIT_DUMP={} " + kSennit + "bench all_reduce --ranks 2 -b 1K -e 1K";
+  const auto of = [&](const std::string& folder) {
+    return sh(std::string(call).replace(call.find("{}"), 2, folder)).output;
+  };
+  EXPECT_NE(of("/nowhere/d").find("warning: SENNIT_DUMP: /nowhere/d: No such file or directory"),
+            std::string::npos);
+  EXPECT_NE(of("/dev/null").find("SENNIT_DUMP: /dev/null: Not a directory"), std::string::npos);
+  EXPECT_EQ(of(folder_.path()).find("SENNIT_DUMP"), std::string::npos);
+}
+
 TEST_F(DiagnoseCommand, ThePageIsLegibleOnADarkGround) {
   ASSERT_EQ(bench("all_reduce --ranks 2 -b 1K -e 1K -n 10 -w 0").status, 0);
   const std::string page = sh_output(kSennit + "diagnose --html - " + folder_.path()).output;
