@@ -177,11 +177,11 @@ MPI_Datatype bytes_type(size_t bytes) {
   return all;
 }
 
-// Of this process alone, where nobody else's messages are.
+// Of this process alone, where nobody else's messages are, and none of the program's attributes.
 MPI_Comm self() {
   static const MPI_Comm comm = [] {
     MPI_Comm made = MPI_COMM_NULL;
-    PMPI_Comm_dup(MPI_COMM_SELF, &made);
+    PMPI_Comm_split(MPI_COMM_SELF, 0, 0, &made);
     return made;
   }();
   return comm;
@@ -228,7 +228,8 @@ Elements::Elements(MPI_Datatype type) : type_(std::make_shared<MPI_Datatype>(typ
   extent_ = static_cast<ptrdiff_t>(extent);
   if (is_predefined(made.combiner)) return;
   MPI_Datatype copy = MPI_DATATYPE_NULL;
-  PMPI_Type_dup(type, &copy);
+  PMPI_Type_contiguous(1, type, &copy);
+  PMPI_Type_commit(&copy);
   type_ = {new MPI_Datatype(copy), [](MPI_Datatype* own) {
              PMPI_Type_free(own);
              delete own;

@@ -47,7 +47,8 @@ class Elements {
   template <typename Part>
   void in_parts(ptrdiff_t count, Part part) const;
 
-  // Of the program's making a duplicate, since it may free its own while a call is out.
+  // Of the program's making another of one element, since it may free its own while a call is out.
+  // A duplicate would call the program's functions that copy the attributes of a type.
   std::shared_ptr<MPI_Datatype> type_;
   size_t size_ = 0;
   ptrdiff_t extent_ = 0;

@@ -35,7 +35,7 @@ on_one() { # NAME LIBRARY OPTION...: of the folder $mpi
     exit 1
   }
   echo "$name: $(on_sennit 3 "$build/pmpi_program_$name")"
-  for corner in freed blocked threads fortran nonblocking grids errors; do
+  for corner in freed blocked progress threads fortran types nonblocking grids errors; do
     echo "$name: $corner: $(on_sennit 3 "$build/pmpi_corners_$name" $corner)"
   done
   if grep -q MPI_Allreduce_c "$mpi"/include/*.h; then # three by sennit, of which one has either count

@@ -88,8 +88,8 @@ TEST_P(Corner, GoesThroughSennit) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Pmpi, Corner,
-                         testing::Values("freed", "blocked", "threads", "fortran", "nonblocking",
-                                         "grids", "errors", "handler"),
+                         testing::Values("freed", "blocked", "progress", "threads", "fortran",
+                                         "types", "nonblocking", "grids", "errors", "handler"),
                          [](const auto& test) { return std::string(test.param); });
 
 // In Open MPI Fortran's functions call the profiling interface.

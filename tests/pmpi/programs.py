@@ -6,8 +6,9 @@ collectives from the Python index, each on this machine's Open MPI; and some of 
 of it (wheels), on the MPICH and the Open MPI of the index that BUILD has: on the first it calls functions with large
 counts, and the second has none. Each on 4 processes, at small sizes, first by themselves and then under
 `sennit exec --mpi` of BUILD. Whatever passes without sennit has to pass on it, with as many checks, and some of its
-collectives have to go through sennit (BLACS's testers end by an abort, before they could count them). Works in FOLDER.
-Prints a table; fails where sennit does worse.
+collectives have to go through sennit (BLACS's testers end by an abort, before they could count them). What fails by
+itself is not run on sennit: ScaLAPACK's xsllt, whose ranks come to disagree in PSPORFS, hangs on Open MPI 4.1. Works
+in FOLDER. Prints a table; fails where sennit does worse, or where nothing of a kind passes by itself.
 
 A test of ScaLAPACK counts as passed where its program ends well, says of no check that it failed, and of some that they
 passed. ./run mpi installs the packages and calls this.
@@ -76,22 +77,26 @@ def scalapack(work, _):
     shutil.copytree(source, work, dirs_exist_ok=True)
 
     # PCHEEVR's testers and their like hold VL and VU, which they never set, against what these were: of a stack that
-    # has NaNs there nothing is equal to itself.
-    unset = re.compile(r"IL, IU, VL or VU altered by P(?:[CZ]HE|[SD]SY)EVR\n(.* ([\d.E+-]+) +([\d.E+-]+) +)FAILED")
+    # has NaNs there nothing is equal to itself. The first process says so, and where it is another, nobody does. What
+    # else a test finds it says before its result, in a line that begins with a capital.
+    unset = "IL, IU, VL or VU altered by"
+    result = re.compile(r" ([\d.E+-]+) +([\d.E+-]+) +FAILED|PASSED|Bypassed")
     threshold = 20.0
 
     def without_unset(said):
-        known = 0
-
-        def passed(found):
-            nonlocal known
-            if float(found[2]) > threshold or float(found[3]) > threshold:
-                return found[0]
-            known += 1
-            return found[1] + "PASSED"
-
-        said = unset.sub(passed, said)
-        return re.sub(r"\b0*%d tests completed and failed" % known, "", said) if known else said
+        if not re.search(r"routine: +P[SDCZ]SYEVR", said):
+            return said
+        lines, known, complained = said.split("\n"), 0, False
+        for i, line in enumerate(lines):
+            found = result.search(line)
+            if found and found[1] and not complained and max(float(found[1]), float(found[2])) <= threshold:
+                lines[i] = line.replace("FAILED", "PASSED")
+                known += 1
+            if found or line.strip().startswith("-----"):
+                complained = False
+            elif re.match("[A-Z]", line) and not line.startswith(unset):
+                complained = True
+        return re.sub(r"\b0*%d tests completed and failed" % known, "", "\n".join(lines)) if known else said
 
     def judge(said, status):
         said = without_unset(said)
@@ -169,20 +174,30 @@ def wheels(work, build):
 def main():
     build, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     sennit = str(build / "bin/sennit")
-    worse = []
+    worse, failing = [], []
     print("| program | checks that pass | on sennit | collectives of a rank by sennit | by MPI itself | s | on sennit |")
     print("|---|---|---|---|---|---|---|")
     for name in sys.argv[3:] or ["hpcc", "scalapack", "mpi4py", "wheels"]:
         work = folder / name
         work.mkdir(parents=True, exist_ok=True)
+        compared = 0
         for title, command, place, judge in globals()[name](work, build):
             alone = Outcome(None, command, place, judge)
+            if not alone.checks:  # which says nothing of sennit
+                failing.append(title)
+                print(f"| {title} | fails | not run | | | {alone.seconds:.1f} | |", flush=True)
+                continue
+            compared += 1
             ours = Outcome(sennit, command, place, judge)
-            print(f"| {title} | {alone.checks or 'fails'} | {ours.checks or 'fails'} | {ours.by_sennit} | {ours.by_mpi} "
+            print(f"| {title} | {alone.checks} | {ours.checks or 'fails'} | {ours.by_sennit} | {ours.by_mpi} "
                   f"| {alone.seconds:.1f} | {ours.seconds:.1f} |", flush=True)
             if ours.checks < alone.checks or (ours.by_sennit == 0 and not title.startswith("BLACS")):
                 worse.append(title)
                 (folder / f"{title.replace(' ', '_').replace('*', '')}.log").write_text(ours.output)
+        if compared == 0:
+            worse.append(f"all of {name}")
+    if failing:
+        print(f"programs: {', '.join(failing)}: fail by themselves, and were not run on sennit")
     print(f"programs: {', '.join(worse) + ': worse on sennit; its output is in ' + str(folder) if worse else 'all pass'}")
     sys.exit(bool(worse))
 
