@@ -237,10 +237,12 @@ PyCommunicator::Made PyCommunicator::barrier() {
 
 PyCommunicator::Made PyCommunicator::send(const py::object& buffer, int peer, int tag) {
   Array array = Array::of(buffer, "send: buffer", false);
-  return call(array, {}, [=, comm = comm()](sennit_work_t* work) {
+  Made made = call(array, {}, [=, comm = comm()](sennit_work_t* work) {
     return sennit_send_tagged_start(array.data(), array.count(), array.type(), peer, tag, comm,
                                     work);
   });
+  if (peer == rank()) made->is_to_oneself();
+  return made;
 }
 
 PyCommunicator::Made PyCommunicator::recv(const py::object& buffer, int peer, int tag) {
@@ -250,6 +252,7 @@ PyCommunicator::Made PyCommunicator::recv(const py::object& buffer, int peer, in
                                     work);
   });
   made->keep_source();
+  if (peer == rank()) made->is_to_oneself();
   return made;
 }
 

@@ -453,7 +453,7 @@ void add_collectives(py::class_<PyCommunicator, Made>& type, const py::object& s
   collective(type, "barrier", "Returns when all ranks have called it.", &PyCommunicator::barrier);
   collective(type, "send",
              "`buffer` to rank `peer`, which must receive as many elements of the same type with "
-             "the same tag, 0 or more.",
+             "the same tag, 0 or more. To oneself: start the receive first, with recv_start.",
              &PyCommunicator::send, py::arg("buffer"), py::arg("peer"), py::arg("tag") = 0);
   collective(type, "recv",
              "The first message of rank `peer` with this tag that no receive before it took, into "

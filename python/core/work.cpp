@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::chrono::hours kLongest(1);  // of one wait where no signals are handled
 constexpr int64_t kPatienceMs = 1000;      // of an interpreter that ends
+constexpr int64_t kForEver = -1;
 
 // The calls of each thread's open groups. Not destroyed with the thread, which has no GIL then.
 thread_local std::vector<std::shared_ptr<PyWork>>* kept = nullptr;
@@ -92,7 +93,8 @@ void PyWork::run() {
   {
     const Unlocked release;
     started = start_(&work_);
-    if (started == SENNIT_OK) waited = sennit_work_wait(work_, kSignalsEvery.count());
+    if (started == SENNIT_OK)
+      waited = sennit_work_wait(work_, to_oneself_ ? kForEver : kSignalsEvery.count());
   }
   check(started, comm_->comm);
   if (!completed(waited)) wait(std::nullopt);
@@ -141,9 +143,10 @@ bool PyWork::test() {
   return lock && completed(sennit_work_test(work_));  // another thread waits for it: not yet
 }
 
-sennit_status_t PyWork::wait_unlocked(Lock* lock, Clock::time_point until) {
+sennit_status_t PyWork::wait_unlocked(Lock* lock, Clock::time_point until, bool for_ever) {
   const Unlocked release(lock);
   if (!lock->try_lock_until(until) || !work_) return SENNIT_IN_PROGRESS;
+  if (for_ever) return sennit_work_wait(work_, kForEver);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
   return sennit_work_wait(work_, std::max<int64_t>(left.count(), 0));
 }
@@ -161,8 +164,8 @@ bool PyWork::wait(std::optional<double> timeout) {
     const Seconds left = std::clamp<Seconds>(most - (now - began), Seconds(0), longest);
     {
       Lock lock(mutex_, std::defer_lock);
-      const sennit_status_t status =
-          wait_unlocked(&lock, now + std::chrono::ceil<Clock::duration>(left));
+      const sennit_status_t status = wait_unlocked(
+          &lock, now + std::chrono::ceil<Clock::duration>(left), to_oneself_ && !timeout);
       if (!work_) break;  // another thread has ended it
       if (completed(status)) return true;
     }

@@ -40,6 +40,9 @@ class PyWork {
   bool done() const { return !work_; }
   sennit_comm_t comm() const { return comm_->comm; }
   void keep_source() { receives_ = true; }  // before its end: it is a receive
+  // Before its end: its peer is this rank. Nobody else would come while it waits for ever, so the
+  // library says that the other half was not started.
+  void is_to_oneself() { to_oneself_ = true; }
   // Of a receive that has completed: the rank whose message came.
   std::optional<int> source() const { return source_; }
 
@@ -47,7 +50,7 @@ class PyWork {
   using Lock = std::unique_lock<std::timed_mutex>;
   using Clock = std::chrono::steady_clock;
   // Without the GIL. Has the lock afterwards, but where another thread had it all the time.
-  sennit_status_t wait_unlocked(Lock* lock, Clock::time_point until);
+  sennit_status_t wait_unlocked(Lock* lock, Clock::time_point until, bool for_ever = false);
   [[noreturn]] void interrupted();  // by a signal, whose handler has thrown
   // With its lock, or before anybody else knows it. end: frees, and lets go of the memory.
   bool completed(sennit_status_t status);
@@ -63,6 +66,7 @@ class PyWork {
   sennit_work_t work_ = nullptr;  // written with both
   py::object error_;              // that it ended with
   bool receives_ = false;
+  bool to_oneself_ = false;
   std::optional<int> source_;
 };
 
