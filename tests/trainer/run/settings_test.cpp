@@ -381,6 +381,19 @@ TEST(TrainerSettings, AResumedRunKeepsTheLinesBeforeItsCheckpoint) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(TrainerSettings, TwoRunsDoNotReportIntoOneFolder) {
+  const TestFolder folder;
+  Result<TrainLog> first = TrainLog::open(folder.path(), 0);
+  ASSERT_TRUE(first.ok()) << first.status().text();
+  const std::string refused = TrainLog::open(folder.path(), 0).status().text();
+  EXPECT_NE(refused.find("another run reports there"), std::string::npos) << refused;
+  {
+    const TrainLog ended = *std::move(first);
+    EXPECT_FALSE(TrainLog::open(folder.path(), 0).ok()) << "it moved, and goes on";
+  }
+  EXPECT_TRUE(TrainLog::open(folder.path(), 0).ok());
+}
+
 TEST(TrainerSettings, AFullDiskCostsNoLineFromBefore) {
   const TestFolder folder;
   const std::string file = folder / "steps.jsonl",

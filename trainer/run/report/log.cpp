@@ -1,7 +1,12 @@
 // log.cpp: see trainer/run/report/log.hpp.
 #include "trainer/run/report/log.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <utility>
 
@@ -124,6 +129,12 @@ Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {
   log.folder_ = folder;
   if (folder.empty()) return log;
   SENNIT_RETURN_IF_ERROR(make_folders(folder));
+  // The folder's own, since the file is replaced. On a file system without such locks there is
+  // none.
+  log.lock_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (::flock(log.lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return invalid(fmt::format(
+        "{}: another run reports there: wait for its end, or name another --report-dir", folder));
   const std::string file = folder + "/steps.jsonl";
   std::string kept;
   if (done > 0) {
@@ -144,11 +155,13 @@ Result<TrainLog> TrainLog::open(const std::string& folder, int64_t done) {
 
 TrainLog::TrainLog(TrainLog&& other) noexcept
     : folder_(std::move(other.folder_)),
+      lock_(std::exchange(other.lock_, -1)),
       lines_(std::exchange(other.lines_, nullptr)),
       records_(std::move(other.records_)) {}
 
 TrainLog& TrainLog::operator=(TrainLog&& other) noexcept {
   std::swap(folder_, other.folder_);
+  std::swap(lock_, other.lock_);
   std::swap(lines_, other.lines_);
   std::swap(records_, other.records_);
   return *this;
@@ -156,6 +169,7 @@ TrainLog& TrainLog::operator=(TrainLog&& other) noexcept {
 
 TrainLog::~TrainLog() {
   if (lines_) std::fclose(lines_);
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void TrainLog::add(const StepRecord& record, bool on_screen) {

@@ -59,7 +59,7 @@ class TrainLog {
  public:
   // Opens report_dir/steps.jsonl; after a resume its lines up to the step `done` stay, and are in
   // records(); those of later steps go, which will be done again. Errors: a folder that cannot be
-  // written.
+  // written, or that another run's log is in.
   static Result<TrainLog> open(const std::string& folder, int64_t done);
   TrainLog(TrainLog&& other) noexcept;
   TrainLog& operator=(TrainLog&& other) noexcept;
@@ -73,6 +73,7 @@ class TrainLog {
  private:
   TrainLog() = default;
   std::string folder_;
+  int lock_ = -1;
   std::FILE* lines_ = nullptr;
   std::vector<StepRecord> records_;
 };
