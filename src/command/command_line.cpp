@@ -11,8 +11,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/status.hpp"
-
 namespace sennit {
 namespace {
 
@@ -34,20 +32,41 @@ class ProgramFormatter : public CLI::Formatter {
   std::string program_;
 };
 
-// As the commands themselves speak: sennit: plan: --ranks: ...
+// What is wrong where one of the command's own must be given, and none is.
+std::string missing_command_text(const CLI::App& command) {
+  std::string names;
+  for (const CLI::App* one : command.get_subcommands([](const CLI::App*) { return true; }))
+    if (!one->get_group().empty()) names += (names.empty() ? "" : ", ") + one->get_name();
+  const std::vector<std::string> words = command.remaining();
+  return (words.empty() ? "no command given" : "there is no command '" + words[0] + "'") +
+         "; the commands are: " + names;
+}
+
+// As the commands themselves speak: sennit plan: --ranks: ...
 std::string failure_text(const CLI::App* app, const CLI::Error& error) {
-  std::string text = app->get_name();
-  for (const CLI::App* command = app; !command->get_subcommands().empty();) {
+  std::string name = app->get_name();
+  const CLI::App* command = app;
+  while (!command->get_subcommands().empty()) {
     command = command->get_subcommands().back();
-    text += ": " + command->get_name();
+    name += " " + command->get_name();
   }
-  return text + ": " + error.what() + "\nRun with --help for more information.\n";
+  const bool lacks_command =
+      command->get_require_subcommand_min() > 0 && error.get_name() == "RequiredError";
+  return name + ": " + (lacks_command ? missing_command_text(*command) : error.what()) +
+         "\nRun with --help for more information.\n";
+}
+
+constexpr const char* kNotEmpty = "not empty";
+
+// A variable that is not set is no wish for a default.
+std::string is_not_empty(const std::string& text) {
+  return text.empty() ? "expected a value and found none: leave it out for the default" : "";
 }
 
 // CLI11 alone takes -1 for the largest number there is.
 std::string starts_with_digit(const std::string& text) {
-  return !text.empty() && text[0] >= '0' && text[0] <= '9' ? ""
-                                                           : text + ": expected bytes, such as 64M";
+  if (text.empty()) return is_not_empty(text);
+  return text[0] >= '0' && text[0] <= '9' ? "" : text + ": expected bytes, such as 64M";
 }
 
 }  // namespace
@@ -88,6 +107,10 @@ Argument Argument::size(Kilo kilo) const {
       ->check(CLI::Range(uint64_t{1}, kMostBytes));
   return *this;
 }
+Argument Argument::may_be_empty() const {
+  option_->get_validator(kNotEmpty)->active(false);
+  return *this;
+}
 Argument Argument::separated_by_commas() const {
   option_->delimiter(',');
   return *this;
@@ -109,18 +132,19 @@ Argument Argument::needs(const Argument& other) const {
   return *this;
 }
 bool Argument::given() const { return option_->count() > 0; }
-bool Argument::positional() const { return option_->get_positional(); }
 std::string Argument::name() const { return option_->get_name(); }
-std::vector<std::string> Argument::texts() const {
-  std::vector<std::string> words = option_->results();
-  // A word that may be left out, and was, is an empty one among these.
-  if (option_->get_expected_min() == 0) std::erase(words, "");
-  return words;
-}
 
 template <class Value>
 Argument Command::option(const std::string& names, Value& value, const std::string& help) const {
-  return Argument(app_->add_option(names, value, help));
+  CLI::Option* const option = app_->add_option(names, value, help);
+  if (option->get_positional()) return Argument(option);
+  // CLI11 takes the next word, whatever it is, also behind "--json=".
+  option->check([app = app_](const std::string& text) {
+    const bool is_option = text.starts_with('-') && app->get_option_no_throw(text) != nullptr;
+    return is_option ? "expected a value and found the option " + text : std::string();
+  });
+  option->check(is_not_empty, "", kNotEmpty);
+  return Argument(option);
 }
 Argument Command::flag(const std::string& names, bool& value, const std::string& help) const {
   return Argument(app_->add_flag(names, value, help));
@@ -158,15 +182,6 @@ std::vector<Argument> Command::options() const {
   return options;
 }
 
-Status check_given(const Command& command) {
-  for (const Argument& option : command.options())
-    for (const std::string& value : option.texts())
-      if (value.empty() && !option.positional())
-        return invalid(option.name() +
-                       ": expected a value and found none: leave it out for the default");
-  return {};
-}
-
 CommandLine::CommandLine(const std::string& about, const std::string& program,
                          const std::string& version)
     : app_(std::make_unique<CLI::App>(about, program)) {
@@ -181,13 +196,6 @@ Command CommandLine::command(const std::string& name, const std::string& help) {
 }
 Command CommandLine::itself() { return {app_.get(), &exit_code_}; }
 
-std::vector<std::string> CommandLine::commands() const {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app_->get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  return names;
-}
-
 void CommandLine::call_itself(const std::string& program) {
   app_->formatter(std::make_shared<ProgramFormatter>(program));
 }
@@ -201,9 +209,11 @@ int CommandLine::run(const std::vector<const char*>& arguments) {
   } catch (const std::bad_alloc&) {
     std::fprintf(stderr, "sennit: there is no memory left for this process\n");
     return 3;
-  } catch (const std::system_error& error) {  // of threads
-    std::fprintf(stderr, "sennit: the system refused: %s\n", error.what());
-    return 3;
+  } catch (const std::system_error& error) {  // of threads, or of fmt, which could not write
+    if (!std::ferror(stdout)) {
+      std::fprintf(stderr, "sennit: the system refused: %s\n", error.what());
+      return 3;
+    }
   }
   // errno is no longer that of an earlier write that failed.
   errno = 0;

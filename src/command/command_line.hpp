@@ -18,8 +18,6 @@ class Option;
 
 namespace sennit {
 
-class Status;
-
 // A handle of one option, flag or positional argument: copies mean the same one.
 class Argument {
  public:
@@ -37,6 +35,8 @@ class Argument {
   // Bytes above 0: 4096, 64K, 1.5G. KiB is 1,024; K is that as well, or 1,000.
   enum class Kilo { is_1000, is_1024 };
   Argument size(Kilo kilo) const;
+  // Of an option "" is refused otherwise: a variable that is not set is no wish for a default.
+  Argument may_be_empty() const;
   // Lists: 1,2,3; or how many words it takes.
   Argument separated_by_commas() const;
   Argument words(int least, int most) const;
@@ -47,9 +47,7 @@ class Argument {
 
   // After parsing.
   bool given() const;
-  bool positional() const;
-  std::string name() const;                // the longest: --fabric
-  std::vector<std::string> texts() const;  // as typed; none where it was not given
+  std::string name() const;  // the longest: --fabric
 
  private:
   CLI::Option* option_;
@@ -83,10 +81,6 @@ class Command {
   int* exit_code_;
 };
 
-// Options that were given without a value, as by a variable that is not set, name themselves. After
-// parsing.
-Status check_given(const Command& command);
-
 // A program's arguments, commands and help. Made and run once, by main().
 class CommandLine {
  public:
@@ -98,7 +92,6 @@ class CommandLine {
   Command command(const std::string& name, const std::string& help);
   // All of it, for a program without commands.
   Command itself();
-  std::vector<std::string> commands() const;
   // The help of a program that is one command under a name of its own, which says its positional
   // arguments already.
   void call_itself(const std::string& program);

@@ -51,23 +51,6 @@ int run_trainer(char** argv) {
   return 3;
 }
 
-// Says so where the first argument should be a command and is none.
-bool names_a_command(const sennit::CommandLine& line, const std::vector<const char*>& arguments) {
-  const std::string_view first = arguments.size() > 1 ? arguments[1] : "";
-  for (const char* option : {"-h", "--help", "--version"})
-    if (first == option) return true;
-  std::string commands;
-  for (const std::string& command : line.commands()) {
-    if (first == command) return true;
-    commands += (commands.empty() ? "" : ", ") + command;
-  }
-  const std::string wrong =
-      first.empty() ? "no command given" : "there is no command '" + std::string(first) + "'";
-  std::fprintf(stderr, "sennit: %s; the commands are: %s. sennit --help says what they do\n",
-               wrong.c_str(), commands.c_str());
-  return false;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -96,5 +79,5 @@ int main(int argc, char** argv) {
   sennit::add_export_command(line);
   sennit::add_job_command(line);
   for (const auto& [name, does] : kOfTheTrainer) line.command(name, does);
-  return names_a_command(line, arguments) ? line.run(arguments) : 2;
+  return line.run(arguments);
 }

@@ -19,9 +19,8 @@ constexpr std::string_view kDevices = "/dev/";
 
 Status write_text(const std::string& file, const std::string& text) {
   if (file == "-") {
-    if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
-      return {};
-    return invalid(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return {};
   }
   const auto failed = [&] {
     return invalid(fmt::format("{}: cannot be written: {}", file, std::strerror(errno)));

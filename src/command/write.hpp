@@ -11,7 +11,8 @@
 namespace sennit {
 
 // Text to a file, or to standard output for "-". Who reads the file sees the old text or the new
-// one, never a part; what lies in /dev is written in place. An invalid argument says why not.
+// one, never a part; what lies in /dev is written in place. An invalid argument says why not; that
+// standard output cannot be written CommandLine::run() says, and the exit status.
 Status write_text(const std::string& file, const std::string& text);
 
 // Options and the files that they name, "" where they are not given: an invalid argument where two

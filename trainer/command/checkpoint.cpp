@@ -32,7 +32,7 @@ double since(Clock::time_point began) {
 }
 
 int fail(const Status& status, int exit_code) {
-  fmt::print(stderr, "sennit: checkpoint: {}\n", status.text());
+  fmt::print(stderr, "sennit checkpoint: {}\n", status.text());
   return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : exit_code;
 }
 

@@ -78,7 +78,7 @@ int check(const std::string& folder) {
   const auto data = Dataset::open(folder);
   const Status status = data.ok() ? (*data)->verify() : data.status();
   if (!status.ok()) {
-    fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
+    fmt::print(stderr, "sennit tokenize: {}\n", status.text());
     if (status.kind() == SENNIT_OUT_OF_RESOURCES) return 3;
     return std::filesystem::exists(folder + "/" + kIndexName) ? 1 : 2;
   }
@@ -102,7 +102,7 @@ int run(const TokenizeOptions& options) {
     exit_code = 1;
   }
   if (!status.ok()) {
-    fmt::print(stderr, "sennit: tokenize: {}\n", status.text());
+    fmt::print(stderr, "sennit tokenize: {}\n", status.text());
     const bool lacks =
         status.kind() == SENNIT_OUT_OF_RESOURCES || status.kind() == SENNIT_UNSUPPORTED;
     return lacks ? 3 : exit_code;

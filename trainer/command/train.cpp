@@ -138,8 +138,10 @@ void add_train_command(CommandLine& line, char** argv) {
           .size(Argument::Kilo::is_1000));
   arguments->values.resize(train_settings().size());
   for (size_t i = 0; i < train_settings().size(); i++)
-    arguments->options.push_back(command.option(train_settings()[i].option(), arguments->values[i],
-                                                train_settings()[i].help));
+    // "" wins over the file's text, too.
+    arguments->options.push_back(
+        command.option(train_settings()[i].option(), arguments->values[i], train_settings()[i].help)
+            .may_be_empty());
   command.action([=] {
     if (arguments->local > 1 && !launched() && !arguments->dry_run) {
       if (const Status can = can_start_locally(*arguments); !can.ok()) return told(can);

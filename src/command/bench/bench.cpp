@@ -291,11 +291,9 @@ void add_bench_command(CommandLine& line, char** argv) {
   const Command command = line.command("bench", "measure a collective beside its lower bound");
   const auto a = std::make_shared<bench::Arguments>();
   bench::add_options(command, a.get());
-  command.action([a, argv, command] {
+  command.action([a, argv] {
     bench::Options options;
-    Status status = check_given(command);
-    if (status.ok()) status = bench::understand(*a, &options);
-    if (!status.ok()) {
+    if (const Status status = bench::understand(*a, &options); !status.ok()) {
       fmt::print(stderr, "sennit bench: {}\n", status.text());
       return 2;
     }

@@ -119,10 +119,8 @@ void add_diagnose_command(CommandLine& line) {
       .show_default()
       .within(1, 1'000'000'000);
   command.action([=] {
-    Status status = check_given(command);
-    if (status.ok())
-      status = check_outputs(
-          {{"--json", options->json}, {"--html", options->html}, {"--fabric", options->fabric}});
+    const Status status = check_outputs(
+        {{"--json", options->json}, {"--html", options->html}, {"--fabric", options->fabric}});
     return status.ok() ? run(*options) : diagnose::say_off("diagnose", status);
   });
 }

@@ -281,7 +281,7 @@ class Measuring {
     std::ifstream file(errors_);
     std::string said((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     if (said.size() > 2000) said = "..." + said.substr(said.size() - 2000);
-    fmt::print(stderr, "sennit: emulate: {}, {} order, {} ended with status {}:\n{}\n", what.name(),
+    fmt::print(stderr, "sennit emulate: {}, {} order, {} ended with status {}:\n{}\n", what.name(),
                order, collective, status, said);
   }
 
@@ -319,7 +319,7 @@ Status check_orders(const Tree& tree, const CompareOptions& options) {
 
 bool finish_record(std::ofstream* record, const CompareOptions& options) {
   if (!record->is_open() || record->flush()) return true;
-  fmt::print(stderr, "sennit: emulate: --json {}: cannot write all of it\n", options.json);
+  fmt::print(stderr, "sennit emulate: --json {}: cannot write all of it\n", options.json);
   return false;
 }
 

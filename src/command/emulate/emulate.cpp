@@ -5,7 +5,6 @@
 //   sennit emulate down
 #include <algorithm>
 #include <fstream>
-#include <functional>
 #include <utility>
 
 #include <fmt/core.h>
@@ -19,7 +18,7 @@ namespace sennit {
 namespace emulate {
 
 int fail(const Status& status) {
-  fmt::print(stderr, "sennit: emulate: {}\n", status.text());
+  fmt::print(stderr, "sennit emulate: {}\n", status.text());
   return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
 }
 
@@ -74,15 +73,6 @@ Argument add_rails(const Command& command, TreeOptions* tree) {
               "NICs of every host, each on a leaf of its own in the rack; rates and "
               "oversubscription are those of one rail")
       .show_default();
-}
-
-// What a command does once its options have values: a variable that is not set is no wish for a
-// default.
-void act(const Command& command, std::function<int()> action) {
-  command.action([command, action = std::move(action)] {
-    const Status given = check_given(command);
-    return given.ok() ? action() : fail(given);
-  });
 }
 
 int up(const Options& options) {
@@ -231,7 +221,7 @@ void add_run(const Command& emulate, Options* options) {
       .rest("command", run_options->command,
             "the command and its arguments; -- may stand before it")
       .required();
-  act(command, [=] {
+  command.action([=] {
     options->tree_given = tree;
     options->name_given = existing.given();
     options->ranks_given = ranks.given();
@@ -276,7 +266,7 @@ void add_compare(const Command& emulate, Options* options) {
   command.flag("--no-fabric", compare_options->run.no_fabric, "tell sennit nothing of the fabric");
   command.option("--json", compare_options->json,
                  "write the record here, for `sennit emulate report`");
-  act(command, [=] {
+  command.action([=] {
     options->tree_given = tree;
     options->name_given = existing.given();
     compare_options->command = command_line();
@@ -297,12 +287,12 @@ Command add_emulate_command(CommandLine& line) {
   add_tree_options(up_command, &options->tree);
   add_rails(up_command, &options->tree);
   add_name(up_command, &options->name);
-  act(up_command, [=] { return up(*options); });
+  up_command.action([=] { return up(*options); });
 
   const Command down_command = emulate.command("down", "end a tree and every process on it");
   add_name(down_command, &options->name);
   down_command.flag("--all", options->all, "all trees");
-  act(down_command, [=] { return down(*options); });
+  down_command.action([=] { return down(*options); });
 
   const Command list_command =
       emulate.command("list", "the trees that are up, and the faults on them");

@@ -387,7 +387,7 @@ Result<int> Launch::run() {
       end_everything();
     } else {
       timed_out = true;
-      fmt::print(stderr, "sennit: emulate: not done after {} s, ending it\n", options_.timeout_s);
+      fmt::print(stderr, "sennit emulate: not done after {} s, ending it\n", options_.timeout_s);
       signal_ranks(SIGTERM);
       signal_ranks(SIGCONT);
       kill_at_ms_ = now_ms() + kGraceMs;

@@ -22,7 +22,7 @@ namespace {
 bool enter(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   const bool entered = fd >= 0 && setns(fd, 0) == 0;
-  if (!entered) fmt::print(stderr, "sennit: emulate: {}: {}\n", path, std::strerror(errno));
+  if (!entered) fmt::print(stderr, "sennit emulate: {}: {}\n", path, std::strerror(errno));
   if (fd >= 0) close(fd);
   return entered;
 }
@@ -90,7 +90,7 @@ int agent(std::vector<std::string> words) {
   const std::string host = words[0] + "/" + words[1];
   if (!enter(host + ".net") || !enter(host + ".uts")) return 1;
   if (const Status status = isolate(""); !status.ok()) {
-    fmt::print(stderr, "sennit: emulate: host {}: {}\n", words[1], status.text());
+    fmt::print(stderr, "sennit emulate: host {}: {}\n", words[1], status.text());
     return 1;
   }
   const std::string line = fmt::format("{}", fmt::join(words.begin() + 2, words.end(), " "));

@@ -143,7 +143,7 @@ std::string peers_text(const CompareOptions& options) {
 
 Result<int> compare_simulated(const Tree& tree, const CompareOptions& given,
                               const std::string& why) {
-  fmt::print(stderr, "sennit: emulate: {}\n", why);
+  fmt::print(stderr, "sennit emulate: {}\n", why);
   std::fflush(stderr);
   CompareOptions options = given;
   options.rounds = 1;

@@ -116,7 +116,6 @@ void add_job_command(CommandLine& line) {
   add_operation_options(command, options.get());
   command.action([=] {
     const auto off = [](const Status& status) { return plan::fail("job", status); };
-    if (const Status status = check_given(command); !status.ok()) return off(status);
     if (options->gpu == "list") {
       if (!options->json.empty() || !options->html.empty())
         return off(invalid("--gpu list prints the table as text: leave out --json and --html"));

@@ -65,8 +65,7 @@ void add_export_command(CommandLine& line) {
   add_arguments(command, options.get());
   command.option("--output", options->output, "the file; - is standard output").show_default();
   command.action([=] {
-    Status status = check_given(command);
-    if (status.ok()) status = run(*options);
+    const Status status = run(*options);
     return status.ok() ? 0 : fail("export", status);
   });
 }

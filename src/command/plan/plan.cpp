@@ -91,8 +91,7 @@ void add_plan_command(CommandLine& line) {
   command.option("--json", options->json, "write it for programs; - is standard output");
   command.option("--html", options->html, "draw it as a self-contained page");
   command.action([=] {
-    Status status = check_given(command);
-    if (status.ok()) status = check_outputs({{"--json", options->json}, {"--html", options->html}});
+    Status status = check_outputs({{"--json", options->json}, {"--html", options->html}});
     if (!status.ok()) return fail("plan", status);
     const Result<Problem> problem = make_problem(*options);
     if (!problem) return fail("plan", problem.status());

@@ -479,7 +479,7 @@ std::string_view tier_name(const TierTree& tree, int tier) {
 }
 
 int fail(const char* command, const Status& status) {
-  fmt::print(stderr, "sennit: {}: {}\n", command, status.text());
+  fmt::print(stderr, "sennit {}: {}\n", command, status.text());
   return status.kind() == SENNIT_OUT_OF_RESOURCES ? 3 : 2;
 }
 

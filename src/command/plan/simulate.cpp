@@ -250,10 +250,8 @@ void add_simulate_command(CommandLine& line) {
                                         "write a Chrome trace, for Perfetto; - is standard output");
   trace.excludes(fluid);
   command.action([=] {
-    Status status = check_given(command);
-    if (status.ok())
-      status =
-          options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
+    const Status status =
+        options->groups > 0 || options->stride > 0 ? simulate_groups(*options) : run(*options);
     return status.ok() ? 0 : fail("simulate", status);
   });
 }

@@ -40,7 +40,7 @@ struct Options {
 };
 
 int fail(const Status& status) {
-  fmt::print(stderr, "sennit: topo: {}\n", status.text());
+  fmt::print(stderr, "sennit topo: {}\n", status.text());
   return status.kind() == SENNIT_INVALID_ARGUMENT || status.kind() == SENNIT_NOT_FOUND ? 2 : 3;
 }
 
@@ -81,7 +81,7 @@ int compare(const Options& options) {
 int show_order(const Options& options, const Reading& reading, const Fabric& fabric, bool taken) {
   for (const SourceReport& source : reading.sources)
     if (!source.error.empty())
-      fmt::print(stderr, "sennit: topo: source {} failed: {}\n", source.name, source.error);
+      fmt::print(stderr, "sennit topo: source {} failed: {}\n", source.name, source.error);
   const Result<HostOrder> order = read_order(options.order.empty() ? "" : options.order[0], fabric);
   if (!order) return fail(order.status());
   const Result<OrderReport> report = compare_orders(fabric, *order);
@@ -180,7 +180,6 @@ void add_topo_command(CommandLine& line) {
          "write it for mpirun --rankfile; rank i of a host on its core i"}})
     command.option(name, *file, help).needs(order);
   command.action([=] {
-    if (const Status status = check_given(command); !status.ok()) return fail(status);
     options->order_given = order.given();
     if (!options->order.empty() && options->order[0].empty()) options->order.clear();
     return show(*options);

@@ -358,9 +358,8 @@ void add_tune_command(CommandLine& line, char** argv) {
                  "tuning file to add to (default: SENNIT_TUNING, or the user's cache)");
   command.option("--json", a->json,
                  "file for a line of JSON for each plan that was timed; - is standard output");
-  command.action([a, argv, command] {
-    Status given = check_given(command);
-    if (given.ok()) given = check_outputs({{"--file", a->file}, {"--json", a->json}});
+  command.action([a, argv] {
+    const Status given = check_outputs({{"--file", a->file}, {"--json", a->json}});
     const Result<Wanted> wanted = given.ok() ? understand(*a) : given;
     if (!wanted) {
       fmt::print(stderr, "sennit tune: {}\n", wanted.status().text());

@@ -20,6 +20,7 @@
 
 #include "tests/support/eventually.hpp"
 #include "tests/support/shell.hpp"
+#include "tests/support/test_folder.hpp"
 
 using sennit_test::Outcome;
 
@@ -228,6 +229,9 @@ TEST(Bench, WrongOptionsAreNamed) {
       {"bench all_reduce -b 8 -e 8 -R 1", "-R"},  // of nccl-tests, and without a meaning here
       {"bench all_reduce -t 2 -b 8 -e 8 --algorithm fastest", "fastest"},
       {"bench all_reduce -t 2 -b 8 -e 8 --fabric /does/not/exist", "/does/not/exist"},
+      {"emulate foo", "sennit emulate: there is no command 'foo'; the commands are: up, down"},
+      {"emulate run --hosts '' -- true", "emulate run: --hosts: expected a value and found none"},
+      {"emulate heal --name ''", "emulate heal: --name: expected a value and found none"},
       {"foo", "there is no command 'foo'; the commands are: bench"},
       {"--speed 1", "there is no command '--speed'"},
       {"", "no command given; the commands are: bench"}};
@@ -306,7 +310,8 @@ TEST(Bench, ABarrierIsOneLine) {
 }
 
 TEST(Bench, BoundsFromAFabricFile) {
-  const std::string file = testing::TempDir() + "bench_test.fabric";
+  const sennit::trainer::TestFolder folder;
+  const std::string file = folder / "one.fabric";
   FILE* out = fopen(file.c_str(), "w");
   ASSERT_NE(out, nullptr);
   fputs(

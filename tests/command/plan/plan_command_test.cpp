@@ -494,6 +494,9 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan broadcast -r 6" + kSmall, "from 0 to 5"},
       {"plan broadcast -r -1" + kSmall, "--root"},
       {"plan all_reduce --ranks 7" + kSmall, "places for 2 to 6"},
+      {"plan all_reduce --json= --html x" + kSmall,
+       "sennit plan: --json: expected a value and found the option --html"},
+      {"plan all_reduce --ranks ''" + kSmall, "sennit plan: --ranks: expected a value and found"},
       {"plan all_reduce --ranks 1" + kSmall, "--ranks"},
       {"plan all_reduce --fabric 'hosts=1;nic=50GB/s'", "needs two"},
       {"plan all_reduce --fabric ''", "--fabric: expected a value"},
@@ -518,8 +521,8 @@ TEST(Plan, RefusesACallThatIsOff) {
       {"plan all_reduce --radices 2,x" + kSmall, "--radices"},
       {"plan all_reduce --json - --html -" + kSmall, "standard output holds one"},
       {"plan all_reduce --json ./x --html ./x" + kSmall,
-       "sennit: plan: --json ./x and --html ./x: a file holds one of them"},
-      {"plan all_reduce --ranks 1" + kSmall, "sennit: plan: --ranks: Value 1 not in range"},
+       "sennit plan: --json ./x and --html ./x: a file holds one of them"},
+      {"plan all_reduce --ranks 1" + kSmall, "sennit plan: --ranks: Value 1 not in range"},
       {"simulate all_reduce --fabric meta24k --ranks 1024 --algorithm ring --chunks 32 "
        "--every-rank",
        "6.7e+07 messages of 1024 ranks"},
@@ -537,8 +540,10 @@ TEST(Plan, RefusesACallThatIsOff) {
   expect_refused(calls);
 }
 
-TEST(Plan, HelpThatCouldNotBeWrittenIsNoSuccess) {
-  for (const char* call : {"--help", "--version", "plan --help"}) {
+TEST(Plan, WhatCouldNotBeWrittenIsNoSuccess) {
+  for (const std::string& call :
+       {std::string("--help"), std::string("--version"), std::string("plan --help"),
+        std::string("job --gpu list"), "plan all_reduce --json -" + kSmall}) {
     const Outcome outcome = sh(kSennit + call + " > /dev/full");
     EXPECT_EQ(outcome.status, 1) << call << "\n" << outcome.output;
   }

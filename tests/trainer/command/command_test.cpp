@@ -247,6 +247,8 @@ TEST_F(TrainCommand, AnEmptyTextOverridesTheFile) {
   std::ofstream(folder_ / "config.json") << text;
   const auto trained = sh(train("--report-dir '' --checkpoint-dir \"\""));
   EXPECT_EQ(trained.status, 0) << trained.output;
+  EXPECT_NE(sh(train("--local ''")).output.find("--local: expected a value and found none"),
+            std::string::npos);
   const auto refused = sh(train("--data ''"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_NE(refused.output.find("no data"), std::string::npos) << refused.output;
