@@ -189,7 +189,9 @@ SENNIT_EXPORT sennit_status_t sennit_comm_split(sennit_comm_t comm, int color, i
  * `count` ranks of comm, each once, the caller's among them, in the same order on all; what stands
  * at i becomes rank i. Several threads may make groups out of comm at once, also while another one
  * uses it: `tag`, 0 or more, tells their calls apart. Works on a communicator that was aborted as
- * well, but not on one that has lost a rank: SENNIT_PEER_FAILED. SENNIT_MISMATCH: lists differ. */
+ * well, but not on one that has lost a rank: SENNIT_PEER_FAILED. SENNIT_MISMATCH: lists differ.
+ * After an error other than SENNIT_INVALID_ARGUMENT it returns that for comm ever after, while
+ * comm's calls go on. */
 SENNIT_EXPORT sennit_status_t sennit_comm_create_group(sennit_comm_t comm, const int ranks[],
                                                        int count, int tag, sennit_comm_t* result);
 SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t* result);
@@ -197,7 +199,8 @@ SENNIT_EXPORT sennit_status_t sennit_comm_dup(sennit_comm_t comm, sennit_comm_t*
  * afterwards. The handles of those calls stay to be waited for, which gives each its result, and to
  * be freed. If one of them failed, its error is returned. */
 SENNIT_EXPORT sennit_status_t sennit_comm_finalize(sennit_comm_t comm);
-/* Frees the handle. Does not wait for other ranks. */
+/* Frees the handle. Waits for what is still under way in a stream, and so for the other ranks' part
+ * in that; else for no other rank. */
 SENNIT_EXPORT sennit_status_t sennit_comm_destroy(sennit_comm_t comm);
 /* Any thread. Fails all work on all ranks with SENNIT_ABORTED and returns within a bounded time. */
 SENNIT_EXPORT sennit_status_t sennit_comm_abort(sennit_comm_t comm);

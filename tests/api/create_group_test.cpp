@@ -222,6 +222,8 @@ TEST(CreateGroup, ListsThatDifferAreAMismatch) {
               SENNIT_MISMATCH)
         << "rank " << rank;
     EXPECT_EQ(made, nullptr);
+    EXPECT_EQ(sennit_comm_create_group(copy, all.data(), 3, 1, &made), SENNIT_MISMATCH);
+    EXPECT_EQ(sum_over(copy, rank), 3);
     sennit_comm_destroy(copy);
     EXPECT_EQ(sum_over(comm, rank), 3);
   });
