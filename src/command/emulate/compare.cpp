@@ -24,6 +24,7 @@
 #include "base/text/date.hpp"
 #include "base/text/json.hpp"
 #include "command/emulate/compare.hpp"
+#include "command/emulate/state.hpp"
 #include "plan/planner.hpp"
 #include "schedule/request.hpp"
 

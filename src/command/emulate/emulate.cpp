@@ -12,6 +12,7 @@
 #include "command/commands.hpp"
 #include "command/emulate/compare.hpp"
 #include "command/emulate/run.hpp"
+#include "command/emulate/state.hpp"
 #include "command/write.hpp"
 
 namespace sennit {

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "base/status.hpp"
@@ -159,53 +158,14 @@ Status gain_privilege();
 // Brings the tree up. It dies with this process until detach() is called.
 Result<Instance> create(const std::string& name, const Tree& tree);
 Status detach(Instance* instance);
-Result<Instance> find(const std::string& name);
 // Not found: its state file is there, but its maker has not brought up all hosts yet.
 Status check_up(const Instance& instance);
-// Takes away the state files of those whose keepers are gone, where the lock is free.
-Result<std::vector<Instance>> list();
 // enters the user namespace of an instance that has its own
 Status join_owner(const Instance& instance);
 // Kills the keeper, waits for it, and removes the state file, unless another tree has the name by
 // then. Takes the lock where it is free within half a second; else the file stays for create() and
 // list().
 void destroy(const Instance& instance);
-// Whether only this user can have put there what lies in that folder, which need not exist.
-Status check_private(const std::string& folder);
-// Holds off all others who choose a name, or change what the state files say, while this object
-// lives and once take() went well.
-class StateLock {
- public:
-  StateLock() = default;
-  StateLock(const StateLock&) = delete;
-  ~StateLock();
-  Status take();
-  bool take_soon();  // for clean-up, which must not hang: gives up after half a second
-
- private:
-  Status open_file(std::string* path);
-
-  int fd_ = -1;
-};
-// Writes down what find() will say. Of a tree that others may change, too, only under the lock.
-Status write_state(const Instance& instance);
-// A folder for the files of one command, removed with this object; those of crashed commands are
-// removed too.
-class ScratchFolder {
- public:
-  static Result<ScratchFolder> make();
-  ScratchFolder(ScratchFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
-  ScratchFolder(const ScratchFolder&) = delete;
-  ~ScratchFolder();
-  // Writes a file there and returns its path.
-  Result<std::string> write(const std::string& name, const std::string& text,
-                            bool executable = false) const;
-  const std::string& path() const { return path_; }
-
- private:
-  explicit ScratchFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // A line for `tc -batch`: the rate at which packets leave by a device. Where it has one already,
 // the new one holds from then on, and what waits there stays. The queue's handle is kShaper.

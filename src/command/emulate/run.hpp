@@ -7,6 +7,7 @@
 
 #include "command/emulate/emulate.hpp"
 #include "command/emulate/peers.hpp"
+#include "command/emulate/state.hpp"
 #include "topology/fabric/tier_tree.hpp"
 
 namespace sennit::emulate {

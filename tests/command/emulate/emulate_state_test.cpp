@@ -18,6 +18,7 @@
 #include <gtest/gtest.h>
 
 #include "command/emulate/emulate.hpp"
+#include "command/emulate/state.hpp"
 #include "tests/support/shell.hpp"
 #include "tests/support/test_folder.hpp"
 

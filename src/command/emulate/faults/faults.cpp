@@ -20,6 +20,7 @@
 
 #include "command/commands.hpp"
 #include "command/emulate/faults/link.hpp"
+#include "command/emulate/state.hpp"
 #include "topology/fabric/units.hpp"
 
 namespace sennit {
