@@ -1,23 +1,20 @@
-// c_api.cpp: communicators, works, groups and errors of the C interface. No exception leaves a
-// function here.
+// c_api.cpp: communicators, works, memory and errors of the C interface.
 #include "api/c_api.hpp"
-#include "api/presence.hpp"
-#include "api/start/launch.hpp"
-#include "api/start/steps.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <map>
-#include <mutex>
-#include <new>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/core.h>
 
+#include "api/presence.hpp"
+#include "api/start/launch.hpp"
+#include "api/start/steps.hpp"
 #include "base/log.hpp"
 #include "base/options.hpp"
 #include "base/process/run_together.hpp"
@@ -31,39 +28,6 @@ thread_local char t_last_error[kErrorBytes];
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int64_t kMostMs = INT64_MAX / kNsPerMs;  // 292 years
-
-// The thread's calls between sennit_group_start and the sennit_group_end that starts them.
-struct PendingGroup {
-  int depth = 0;
-  std::vector<std::shared_ptr<Work>> works;
-  Status error;  // of the first call that was off
-  Origin origin;
-
-  void leave_inherited() {
-    if (!origin.forked()) return;
-    for (std::shared_ptr<Work>& work : works) leave_to_parent(std::move(work));
-    works.clear();
-    error = {};
-    depth = 0;
-    origin = {};
-  }
-  // Of a call that was off. Nothing of its group may be started, since other ranks wait for that
-  // call; but where its communicator has failed they know, and wait for the group's other calls.
-  Status note(const Status& off) {
-    const sennit_status_t kind = off.kind();
-    const bool of_communicator = kind >= SENNIT_MISMATCH && kind <= SENNIT_ABORTED;
-    if (depth > 0 && error.ok() && !of_communicator) error = off;
-    return off;
-  }
-  ~PendingGroup() { leave_inherited(); }
-};
-thread_local PendingGroup t_group;
-
-// This thread's; a forked child begins with an empty one.
-PendingGroup& group() {
-  t_group.leave_inherited();
-  return t_group;
-}
 
 // Of a program that was compiled before the later fields were there.
 constexpr size_t kLeastConfigBytes = offsetof(sennit_config_t, concurrency);
@@ -116,30 +80,6 @@ Status check_started(sennit_work_t work) {
   return {};
 }
 
-// Runs f, which returns a Status, and turns what escapes it into one.
-template <typename F>
-sennit_status_t guarded(F&& f) {
-  try {
-    return report(f());
-  } catch (const std::bad_alloc&) {
-    return report(Status(SENNIT_OUT_OF_RESOURCES, "out of memory"));
-  } catch (const std::exception& e) {
-    return report(Status(SENNIT_INTERNAL, e.what()));
-  }
-}
-
-// The same for a call on a handle, which has to be this process's own.
-template <typename Handle, typename F>
-sennit_status_t guarded(Handle* handle, F&& f) {
-  return guarded([&]() -> Status {
-    if (handle && handle->origin.forked())
-      return invalid(
-          "this handle was made before fork(), in the parent: a forked child can only give it "
-          "back");
-    return f();
-  });
-}
-
 Status give(const Result<std::vector<std::byte>>& made, sennit_unique_id_t* id) {
   if (!made) return made.status();
   SENNIT_CHECK(made->size() == sizeof id->internal);
@@ -153,14 +93,6 @@ Status give_back(Handle* handle, Behind Handle::*behind) {
   if (handle && handle->origin.forked()) leave_to_parent(std::move(handle->*behind));
   delete handle;
   return {};
-}
-
-// A group's calls, which are not made on this rank.
-void give_up(const std::vector<std::shared_ptr<Work>>& works, const Status& why) {
-  for (const auto& work : works) {
-    if (!work->is_message()) work->shared_communicator()->refuses(why);
-    work->give_up(why);
-  }
 }
 
 Status check_premul_sum(const sennit_op_t* op, const void* scalar, sennit_type_t type,
@@ -184,38 +116,6 @@ sennit_status_t report(const Status& status) {
   t_last_error[fits ? bytes : kErrorBytes - 1] = '\0';
   return status.kind();
 }
-
-sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle) {
-  return guarded(comm, [&]() -> Status {
-    PendingGroup& open = group();
-    if (!comm) return open.note(invalid("the communicator is NULL"));
-    if (!handle && open.depth == 0) return comm->communicator->run(call);
-    if (handle) *handle = nullptr;
-    Call grouped = call;
-    grouped.as_planned = open.depth > 0;
-    Result<std::unique_ptr<Work>> prepared = comm->communicator->prepare(grouped);
-    if (!prepared) return open.note(prepared.status());
-    std::shared_ptr<Work> work = *std::move(prepared);
-    if (handle && work->target().in_graph)
-      return open.note({SENNIT_UNSUPPORTED,
-                        "the stream is being captured: a call in a graph has no work to wait for"});
-    if (handle) work->has_handle();
-    if (open.depth > 0) {
-      open.works.push_back(work);
-    } else {
-      StreamCalls calls;
-      if (work->target().accelerator) SENNIT_RETURN_IF_ERROR(work->take_place(calls));
-      work->start(true);
-      SENNIT_RETURN_IF_ERROR(calls.enqueue());
-    }
-    if (handle) *handle = new sennit_work{std::move(work)};
-    return {};
-  });
-}
-
-bool in_group() { return group().depth > 0; }
-
-sennit_status_t refuse(const Status& off) { return report(group().note(off)); }
 
 Result<sennit_comm_t> start_job(BootstrapOptions bootstrap, const sennit_config_t* config) {
   SENNIT_RETURN_IF_ERROR(checked_config(config));
@@ -460,7 +360,7 @@ sennit_status_t sennit_comm_fabric_position(sennit_comm_t comm, int* position) {
 sennit_status_t sennit_comm_set_stream(sennit_comm_t comm, void* stream) {
   return guarded(comm, [&]() -> Status {
     const Status set = comm ? comm->communicator->set_stream(stream) : invalid("comm is NULL");
-    return set.ok() ? set : group().note(set);  // its calls would be made elsewhere
+    return set.ok() ? set : noted_in_group(set);  // its calls would be made elsewhere
   });
 }
 
@@ -480,7 +380,7 @@ sennit_status_t sennit_op_create_premul_sum_in_stream(sennit_op_t* op, const voi
     SENNIT_RETURN_IF_ERROR(check_premul_sum(op, scalar, type, comm));
     const Result<int> made =
         comm->communicator->create_op_in_stream(scalar, static_cast<DataType>(type));
-    if (!made) return group().note(made.status());  // its calls are not made
+    if (!made) return noted_in_group(made.status());  // its calls are not made
     *op = static_cast<sennit_op_t>(*made);
     return {};
   });
@@ -569,69 +469,6 @@ sennit_status_t sennit_work_free(sennit_work_t work) {
   return guarded([&] {
     if (work && !work->origin.forked() && !work->work->started()) work->work->loses_handle();
     return give_back(work, &sennit_work::work);
-  });
-}
-
-sennit_status_t sennit_group_start(void) {
-  group().depth++;
-  return SENNIT_OK;
-}
-
-sennit_status_t sennit_group_end(void) {
-  return guarded([&]() -> Status {
-    PendingGroup& open = group();
-    if (open.depth == 0) return invalid("sennit_group_end without sennit_group_start");
-    if (--open.depth > 0) return {};
-    const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
-    if (Status off = std::exchange(open.error, {}); !off.ok()) {
-      off = off.with_context("none of the group's calls was made");
-      give_up(works, off);
-      return off;
-    }
-    // Ranks of one job, all this thread's: while it waits for one of them the others have to go on.
-    const bool several = std::any_of(works.begin(), works.end(), [&](const auto& work) {
-      return &work->context() != &works.front()->context();
-    });
-    StreamCalls calls;
-    for (const auto& work : works)
-      if (work->target().accelerator)
-        if (const Status off = work->take_place(calls); !off.ok()) {
-          give_up(works, off);
-          return off;
-        }
-    for (const auto& work : works) work->start(several || work->target().accelerator);
-    Status first = calls.enqueue();
-    for (const auto& work : works) {
-      if (work->target().accelerator && !work->lacks_other_half()) {
-        if (!work->is_handled()) work->shared_communicator()->keep(work);
-        continue;
-      }
-      work->wait(-1);
-      const Status status = work->finish();
-      if (first.ok()) first = status;
-    }
-    return first;
-  });
-}
-
-sennit_status_t sennit_group_predict(uint64_t* nanoseconds) {
-  return guarded([&]() -> Status {
-    PendingGroup& open = group();
-    if (open.depth == 0) return invalid("sennit_group_predict without sennit_group_start");
-    if (--open.depth > 0) return open.note(invalid("sennit_group_predict: within another group"));
-    const std::vector<std::shared_ptr<Work>> works = std::exchange(open.works, {});
-    const Status off = std::exchange(open.error, {});
-    std::map<const Communicator*, uint64_t> by_communicator;
-    for (const auto& work : works) {
-      if (off.ok()) by_communicator[&work->communicator()] += work->predicted_ns();
-      work->give_up(off.ok() ? Status(SENNIT_UNSUPPORTED, "the group was only predicted") : off);
-    }
-    if (!off.ok()) return off;
-    if (!nanoseconds) return invalid("nanoseconds is NULL");
-    *nanoseconds = 0;
-    for (const auto& [communicator, ns] : by_communicator)
-      *nanoseconds = std::max(*nanoseconds, ns);
-    return {};
   });
 }
 

@@ -1,10 +1,11 @@
 // c_api.hpp: what the C interface's files share: handles, the thread's last error, groups of calls.
+// No exception leaves a function of that interface.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
-#include <string>
-#include <vector>
+#include <new>
 
 #include "api/communicator.hpp"
 #include "base/process/forked.hpp"
@@ -24,6 +25,30 @@ namespace sennit {
 
 // Remembers the text for sennit_last_error() and returns the kind.
 sennit_status_t report(const Status& status);
+// Runs f, which returns a Status, and turns what escapes it into one.
+template <typename F>
+sennit_status_t guarded(F&& f) {
+  try {
+    return report(f());
+  } catch (const std::bad_alloc&) {
+    return report(Status(SENNIT_OUT_OF_RESOURCES, "out of memory"));
+  } catch (const std::exception& e) {
+    return report(Status(SENNIT_INTERNAL, e.what()));
+  }
+}
+
+// The same for a call on a handle, which has to be this process's own.
+template <typename Handle, typename F>
+sennit_status_t guarded(Handle* handle, F&& f) {
+  return guarded([&]() -> Status {
+    if (handle && handle->origin.forked())
+      return invalid(
+          "this handle was made before fork(), in the parent: a forked child can only give it "
+          "back");
+    return f();
+  });
+}
+
 // The communicator behind a handle (benchmarks and tests look inside).
 inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; }
 
@@ -32,9 +57,10 @@ inline Communicator& internal(sennit_comm_t comm) { return *comm->communicator; 
 sennit_status_t submit(sennit_comm_t comm, const Call& call, sennit_work_t* handle);
 // Whether this thread is between sennit_group_start() and sennit_group_end().
 bool in_group();
-// report() for a call that is off before it comes to submit(): where a group is open, none of its
-// calls is made.
-sennit_status_t refuse(const Status& off);
+// Of a call that is off before it comes to submit(), which is returned: where a group is open, none
+// of its calls is made.
+Status noted_in_group(const Status& off);
+inline sennit_status_t refuse(const Status& off) { return report(noted_in_group(off)); }
 
 // Collective over the ranks of `bootstrap`: the communicator of all of them, in a context of its
 // own or in one that they share already. `config` may be null.
