@@ -12,6 +12,7 @@
 
 #include "base/index.hpp"
 #include "base/median.hpp"
+#include "diagnose/excess.hpp"
 #include "diagnose/link_traffic.hpp"
 #include "diagnose/synthesis.hpp"
 
@@ -30,8 +31,6 @@ constexpr double kMostLeft = 0.8, kMostLeftByTier = 0.32;
 // Of two that explain the same edges one is as good as the other where it leaves no more than so
 // much more of what there is to explain.
 constexpr double kAsGood = 0.01;
-// Edges that should take as long say something of their rate, whatever they move.
-constexpr double kLeastServiceNs = 500'000;
 // Calls that take longer by less than they did, or than the simulator says, are well.
 constexpr double kLeastSlower = 1.03, kLeastSlowerThanSimulated = 1.05;
 // What blames more has to explain more: of a second direction, or of a whole tier, so much.
@@ -88,26 +87,6 @@ bool fits_better(const Hypothesis& a, const Hypothesis& b) {
   return scores_better(a, b);
 }
 
-double part_of(std::vector<double> values, double part) {
-  if (values.empty()) return 0;
-  const auto at =
-      values.begin() + static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size() - 1));
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
-// The deviation of the mean of some numbers. Nothing is known of a single one.
-double chance_of_mean(const std::vector<double>& numbers) {
-  if (numbers.size() < 2) return 0;
-  double sum = 0, squares = 0;
-  for (const double number : numbers) {
-    sum += number;
-    squares += number * number;
-  }
-  const auto count = static_cast<double>(numbers.size());
-  return std::sqrt(std::max(0.0, squares - sum * sum / count) / (count * (count - 1)));
-}
-
 bool has_cables(const TierTree& tree) {
   return std::any_of(tree.groups.begin(), tree.groups.end(),
                      [](const Group& group) { return group.cables > 1; });
@@ -131,34 +110,15 @@ class Solver {
   LinkFinding solve(double least_factor);
 
  private:
-  // An edge over all calls.
-  struct Edge {
-    uint32_t at = 0;    // among those of a call
-    double excess = 0;  // ln of how much longer it took than it should; below 0: it was faster
-    double weight = 0;
-    int tier = 0;           // that it crosses
-    double service_ns = 0;  // of the middle call
-    double chance = 0;  // the deviation of the excess, by how the edge differs from call to call
-  };
+  using Edge = Excess::Edge;
+
   bool costs_time() const;
   bool is_planned_around(const SlowLink& slow) const;
-  bool known_before() const { return !observed_.well_service_ns.empty(); }
-  bool absolute() const { return known_before() || !expected_.service_ns.empty(); }
-  double well_ns() const;
-  double should_take(const std::pair<int, int>& edge) const;
-  void pool_before(std::vector<double>* logs);
-  void measure_excess();
-  void weigh();
   void find_crossings();
   bool is_link(int group) const;
   std::vector<Hypothesis> hypotheses() const;
   void add(std::vector<Hypothesis>* all, std::vector<DirectedGroup> links, int tier,
            bool both_ways) const;
-  double common_to_all() const;
-  // Edges that are faster than they should be say nothing: where all wait for one link, the others
-  // have more for themselves.
-  double excess_of(const Edge& edge) const { return std::max(0.0, edge.excess - usual_excess_); }
-  double beyond_time(const Edge& edge) const { return std::max(0.0, excess_of(edge) - of_time_); }
   bool takes_first(const Hypothesis& hypothesis, uint32_t e) const;
   std::vector<double> explained_by(const Hypothesis& hypothesis) const;
   void explain(Hypothesis* hypothesis) const;
@@ -170,7 +130,7 @@ class Solver {
   void compare_by_synthesis(std::vector<Hypothesis>* all) const;
   std::vector<uint32_t> slower_by(const Hypothesis& hypothesis) const;
   double most_factor(const Hypothesis& hypothesis) const {
-    return traffic_.most_factor(hypothesis.links, hypothesis.tier >= 0, well_ns());
+    return traffic_.most_factor(hypothesis.links, hypothesis.tier >= 0, excess_.well_ns());
   }
   bool is_shown(const Hypothesis& hypothesis) const;
   bool is_believed(const Hypothesis& hypothesis) const;
@@ -181,21 +141,15 @@ class Solver {
 
   const TierTree& tree_;
   const PlanNote& plan_;
-  const ExpectedPlan& expected_;
   const ObservedPlan& observed_;
   const LinkTraffic traffic_;
+  const Excess excess_;
+  const std::vector<Edge>& edges_;  // of excess_
   const Blueprint& blueprint_;
   const ExpectedPlan* const simulated_;
   const SimulationLimits limits_;
-  const bool simulates_roughly_;  // many ranks, or several cables as one
-  double time_excess_ = 0;        // ln, of whole calls
-  double common_excess_ = 0;      // ln: of the edges of each tier three of four are slower by more
-  std::vector<Edge> edges_;
+  const bool simulates_roughly_;                 // many ranks, or several cables as one
   std::vector<std::vector<uint32_t>> crossing_;  // by directed group: edges, ascending
-  double usual_excess_ = 0;                      // of the middle edge
-  // What there is to explain: of the whole call; of all edges together, with their weights; and of
-  // these, by how much they are slower than the call is.
-  double of_time_ = 0, of_edges_ = 0, beyond_time_ = 0;
 };
 
 Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& expected,
@@ -203,114 +157,15 @@ Solver::Solver(const TierTree& tree, const PlanNote& plan, const ExpectedPlan& e
                const ExpectedPlan* simulated, const SimulationLimits& limits)
     : tree_(tree),
       plan_(plan),
-      expected_(expected),
       observed_(observed),
       traffic_(tree, observed),
+      excess_(tree, expected, observed, traffic_),
+      edges_(excess_.edges()),
       blueprint_(blueprint),
       simulated_(simulated),
       limits_(limits),
       simulates_roughly_(has_cables(tree) || tree.ranks() > kMostRanksFinely) {
-  measure_excess();
   find_crossings();
-}
-
-// 0: not known.
-double Solver::should_take(const std::pair<int, int>& edge) const {
-  const auto well = observed_.well_service_ns.find(edge);
-  if (well != observed_.well_service_ns.end()) return well->second;
-  const auto expected = expected_.service_ns.find(edge);
-  return expected != expected_.service_ns.end() ? expected->second : 0;
-}
-
-// What edges took before is known by some calls alone. Where they differ from others of their tier
-// by no more than these let them, what the others took tells as much (James and Stein): so what one
-// took is moved to their mean, the more the more of it is chance.
-void Solver::pool_before(std::vector<double>* logs) {
-  if (!known_before() || observed_.well_calls == 0) return;
-  constexpr size_t kLeastAlike = 4;
-  const double times_fewer =
-      static_cast<double>(observed_.calls.size()) / static_cast<double>(observed_.well_calls);
-  const auto before = [&](uint32_t e) {
-    const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
-    return std::log(should_take({edge.from, edge.to}) / static_cast<double>(edge.bytes));
-  };
-  std::map<int, std::vector<uint32_t>> tiers;
-  for (uint32_t e = 0; e < edges_.size(); e++) tiers[edges_[e].tier].push_back(e);
-  for (const auto& [tier, alike] : tiers) {
-    double mean = 0, differ = 0, chance = 0;
-    for (const uint32_t e : alike) mean += before(e) / static_cast<double>(alike.size());
-    for (const uint32_t e : alike) {
-      differ += std::pow(before(e) - mean, 2);
-      chance += times_fewer * std::pow(edges_[e].chance, 2);
-    }
-    const double part = alike.size() < kLeastAlike ? 0 : differ > chance ? chance / differ : 1;
-    for (const uint32_t e : alike) {
-      (*logs)[e] += part * (before(e) - mean);
-      edges_[e].chance *= std::sqrt(1 + (1 - part) * times_fewer);
-    }
-  }
-}
-
-// Against what they took while all was well, or what the simulator says; where neither says
-// anything, against edges of the same tier. What makes all tiers slower is no link.
-void Solver::measure_excess() {
-  std::map<int, std::vector<double>> by_tier;
-  std::vector<double> logs;
-  for (uint32_t at = 0; at < traffic_.edges(); at++) {
-    const EdgeTime& edge = (*observed_.edges.front())[at];
-    const double well = should_take({edge.from, edge.to});
-    const bool known = well > 0;
-    const double should = known ? well : static_cast<double>(edge.bytes);
-    const bool tells = edge.bytes >= kLeastEdgeBytes || (known && should >= kLeastServiceNs);
-    if (should <= 0 || !tells || (absolute() && !known)) continue;
-    std::vector<double> services;  // as logarithms
-    for (size_t call = 0; call < observed_.edges.size(); call++)
-      if (const EdgeTime* const there = traffic_.edge_of(call, at); there && there->service_ns > 0)
-        services.push_back(std::log(there->service_ns));
-    if (services.empty()) continue;
-    const double chance = chance_of_mean(services), usual = trimmed_mean(std::move(services));
-    logs.push_back(usual - std::log(should));
-    const int tier = tree_.crossing_tier(edge.from, edge.to);
-    edges_.push_back({at, 0, std::exp(usual / 2), tier, std::exp(usual), chance});
-  }
-  pool_before(&logs);
-  for (size_t e = 0; e < edges_.size(); e++) by_tier[edges_[e].tier].push_back(logs[e]);
-  constexpr double kLowerQuarter = 0.25;
-  std::map<int, double> usual;
-  double all_tiers = 1e9;
-  for (const auto& [tier, of_tier] : by_tier) {
-    usual[tier] = part_of(of_tier, kLowerQuarter);
-    all_tiers = std::min(all_tiers, usual[tier]);
-  }
-  if (!by_tier.empty()) common_excess_ = std::max(0.0, all_tiers);
-  for (size_t e = 0; e < edges_.size(); e++)
-    edges_[e].excess =
-        absolute() ? logs[e] - common_excess_ : std::max(0.0, logs[e] - usual[edges_[e].tier]);
-  weigh();
-  usual_excess_ = common_to_all();
-  if (well_ns() > 0)
-    time_excess_ = std::log(usual_time(observed_.time_ns) / well_ns()) -
-                   (observed_.well_ns > 0 ? 0 : common_excess_);
-  of_time_ = std::max(0.0, time_excess_ - usual_excess_);
-  for (const Edge& edge : edges_) {
-    of_edges_ += edge.weight * excess_of(edge);
-    beyond_time_ += edge.weight * beyond_time(edge);
-  }
-}
-
-// The more the edges of a tier differ from one another, the less one of them says: those that share
-// an uplink take turns on it as it happens, and those that share nothing take what they took.
-void Solver::weigh() {
-  constexpr double kLeast = 0.02;  // chance makes them differ by so much
-  std::map<int, std::vector<double>> tiers;
-  for (const Edge& edge : edges_) tiers[edge.tier].push_back(edge.excess);
-  std::map<int, double> differ;
-  for (auto& [tier, excess] : tiers) {
-    const double middle = median(excess);
-    for (double& one : excess) one = std::abs(one - middle);
-    differ[tier] = std::max(kLeast, median(std::move(excess)));
-  }
-  for (Edge& edge : edges_) edge.weight /= differ[edge.tier];
 }
 
 void Solver::find_crossings() {
@@ -360,23 +215,10 @@ std::vector<Hypothesis> Solver::hypotheses() const {
   for (int g = 0; g < static_cast<int>(tree_.groups.size()); g++)
     if (is_link(g)) add(&all, {{g, true}, {g, false}}, -1, true);
   // That all of a tier are slow only their capacities can tell.
-  if (!absolute()) return all;
+  if (!excess_.absolute()) return all;
   for (const auto& [tier, links] : tiers)
     if (links.size() > 2) add(&all, links, tier, true);
   return all;
-}
-
-// By a little, all may be slower than expected: the edges of every tier.
-double Solver::common_to_all() const {
-  constexpr double kMostOfItself = 0.02, kMostExpected = 0.05;
-  const double most = known_before() ? kMostOfItself : kMostExpected;
-  if (!absolute()) return 0;
-  std::map<int, std::vector<std::pair<double, double>>> tiers;
-  for (const Edge& edge : edges_) tiers[edge.tier].emplace_back(edge.excess, edge.weight);
-  double common = most;
-  for (auto& [tier, weighted] : tiers)
-    common = std::min(common, weighted_median(std::move(weighted)));
-  return std::max(0.0, common);
 }
 
 // Of a boundary that is slow in both directions: whether the edge crosses it in the first.
@@ -395,14 +237,14 @@ bool Solver::takes_first(const Hypothesis& hypothesis, uint32_t e) const {
 std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
   // Edges of one tier differ more from one another than from what they should be.
   constexpr double kLeastAmongLike = 0.15, kLeastOfItself = 0.03, kHalf = 0.5;
-  const double least = absolute() ? kLeastOfItself : kLeastAmongLike;
+  const double least = excess_.absolute() ? kLeastOfItself : kLeastAmongLike;
   const bool cables = tree_.groups[index(hypothesis.links.front().group)].cables > 1;
   const auto like = [&](uint32_t e) {
     return std::pair<int, bool>(edges_[e].tier, takes_first(hypothesis, e));
   };
   std::map<std::pair<int, bool>, std::vector<std::pair<double, double>>> weighted;
   for (const uint32_t e : hypothesis.edges)
-    if (const double excess = excess_of(edges_[e]); !cables || excess > least)
+    if (const double excess = excess_.of(edges_[e]); !cables || excess > least)
       weighted[like(e)].emplace_back(excess, edges_[e].weight);
   std::map<std::pair<int, bool>, double> alike;
   for (auto& [which, of_which] : weighted) {
@@ -413,7 +255,7 @@ std::vector<double> Solver::explained_by(const Hypothesis& hypothesis) const {
   for (const uint32_t e : hypothesis.edges) {
     const auto found = alike.find(like(e));
     const double slower = found != alike.end() ? found->second : 0;
-    const bool on_another = cables && excess_of(edges_[e]) < kHalf * slower;
+    const bool on_another = cables && excess_.of(edges_[e]) < kHalf * slower;
     explained.push_back(on_another ? 0 : slower);
   }
   return explained;
@@ -428,19 +270,22 @@ void Solver::explain(Hypothesis* hypothesis) const {
   double most_of_way[2] = {0, 0};
   for (size_t i = 0; i < explained.size(); i++) {
     const Edge& edge = edges_[hypothesis->edges[i]];
-    const double left = std::abs(excess_of(edge) - explained[i]);
-    before += edge.weight * excess_of(edge);
+    const double left = std::abs(excess_.of(edge) - explained[i]);
+    before += edge.weight * excess_.of(edge);
     after += edge.weight * left;
-    beyond += edge.weight * std::max(0.0, beyond_time(edge) - left);
+    beyond += edge.weight * std::max(0.0, excess_.beyond_call(edge) - left);
     weight += edge.weight;
     most = std::max(most, explained[i]);
     double& most_of_this = most_of_way[takes_first(*hypothesis, hypothesis->edges[i]) ? 1 : 0];
     most_of_this = std::max(most_of_this, explained[i]);
   }
-  const double edges_left = of_edges_ > 0 ? (of_edges_ - before + after) / of_edges_ : 1;
-  const double time_left = of_time_ > 0 ? std::max(0.0, of_time_ - most) / of_time_ : 0;
-  const double beyond_left = beyond_time_ > 0 ? 1 - beyond / beyond_time_ : 1;
-  hypothesis->misfit = absolute() ? (edges_left + time_left) / 2 : edges_left;
+  const double edges_left =
+      excess_.of_all() > 0 ? (excess_.of_all() - before + after) / excess_.of_all() : 1;
+  const double time_left =
+      excess_.of_call() > 0 ? std::max(0.0, excess_.of_call() - most) / excess_.of_call() : 0;
+  const double beyond_left =
+      excess_.all_beyond_call() > 0 ? 1 - beyond / excess_.all_beyond_call() : 1;
+  hypothesis->misfit = excess_.absolute() ? (edges_left + time_left) / 2 : edges_left;
   hypothesis->confidence = before > 0 ? 1 - after / before : 0;
   hypothesis->gain = (before - after) / weight * std::sqrt(static_cast<double>(explained.size()));
   hypothesis->factor = std::exp(most);
@@ -464,10 +309,10 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
   constexpr double kUpperQuarter = 0.75;
   const std::vector<double> explained = explained_by(*hypothesis);
   std::vector<std::pair<double, double>> apart;
-  for (const Edge& edge : edges_) apart.emplace_back(excess_of(edge), edge.weight);
+  for (const Edge& edge : edges_) apart.emplace_back(excess_.of(edge), edge.weight);
   for (size_t i = 0; i < explained.size(); i++) {
     const uint32_t e = hypothesis->edges[i];
-    apart[e].first = std::max(0.0, excess_of(edges_[e]) - explained[i]);
+    apart[e].first = std::max(0.0, excess_.of(edges_[e]) - explained[i]);
   }
   for (size_t e = 0; e < edges_.size(); e++)
     if (apart[e].first < kChance * edges_[e].chance) apart[e].first = 0;
@@ -478,7 +323,7 @@ void Solver::measure_apart(Hypothesis* hypothesis) const {
 // links come first.
 void Solver::compare(std::vector<Hypothesis>* all) const {
   std::stable_sort(all->begin(), all->end(), scores_better);
-  if (!absolute()) return;
+  if (!excess_.absolute()) return;
   const auto likely = all->begin() + static_cast<std::ptrdiff_t>(std::min(kLikely, all->size()));
   for (auto it = all->begin(); it != (simulated_ ? all->end() : likely); ++it) measure_apart(&*it);
   std::stable_sort(all->begin(), likely, fits_better);
@@ -576,11 +421,6 @@ void Solver::compare_by_synthesis(std::vector<Hypothesis>* all) const {
   if (far_better && !(simulates_roughly_ && is_refuted(*best))) std::rotate(first, best, best + 1);
 }
 
-// What a call takes where nothing is slow. 0: not known.
-double Solver::well_ns() const {
-  return observed_.well_ns > 0 ? observed_.well_ns : expected_.time_ns;
-}
-
 // Whether edges are slower than it can explain: what they wait for is something else, as a core.
 // Where the simulator shows them so they are slower by much because they were served in no time
 // while all was well, between others.
@@ -616,17 +456,17 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
         other.misfit <= best.misfit + kAsGood && slower_by(other) == its)
       slow.suspects.push_back(other.links.front());
   const double most = most_factor(best);
-  slow.factor = !absolute() ? 0 : most > 0 ? std::min(best.factor, most) : best.factor;
+  slow.factor = !excess_.absolute() ? 0 : most > 0 ? std::min(best.factor, most) : best.factor;
   // Edges that are served between others became slower by more than the link did, or by less.
   if (is_shown(best) && best.tier < 0 && !simulates_roughly_) slow.factor = best.like->factor;
   for (const uint32_t e : best.edges) {
     const EdgeTime& edge = (*observed_.edges.front())[edges_[e].at];
-    slow.edges[{edge.from, edge.to}] = std::exp(excess_of(edges_[e]));
+    slow.edges[{edge.from, edge.to}] = std::exp(excess_.of(edges_[e]));
   }
-  if (!known_before()) slow.since = traffic_.first_slow_call(best.links);
-  slow.confidence = absolute() ? best.confidence : 1 - best.misfit;
+  if (!excess_.known_before()) slow.since = traffic_.first_slow_call(best.links);
+  slow.confidence = excess_.absolute() ? best.confidence : 1 - best.misfit;
   const double took = median(observed_.time_ns);
-  const double well = well_ns();
+  const double well = excess_.well_ns();
   slow.cost = well > 0 && took > well ? 1 - well / took : 0;
   return slow;
 }
@@ -634,8 +474,8 @@ SlowLink Solver::told(const std::vector<Hypothesis>& all, const Hypothesis& best
 // Whether calls take longer than they should at all.
 bool Solver::costs_time() const {
   const bool remembered = observed_.well_ns > 0;
-  return !absolute() ||
-         time_excess_ >= std::log(remembered ? kLeastSlower : kLeastSlowerThanSimulated);
+  return !excess_.absolute() ||
+         excess_.call_excess() >= std::log(remembered ? kLeastSlower : kLeastSlowerThanSimulated);
 }
 
 // Whether the plan was made because this is slow, so that it hardly costs time any more.
@@ -654,27 +494,28 @@ bool Solver::is_planned_around(const SlowLink& slow) const {
 // A link with room to spare is simulated to be slow by much where calls take a little longer. So
 // its edges have to be slower by as much as is asked for, or the whole call.
 bool Solver::is_slow_enough(const Hypothesis& hypothesis, double told, double least_factor) const {
-  if (!absolute()) return hypothesis.factor >= kLeastFactorAmongLike;
+  if (!excess_.absolute()) return hypothesis.factor >= kLeastFactorAmongLike;
   return told >= least_factor &&
-         (hypothesis.factor >= least_factor || std::exp(of_time_) >= least_factor);
+         (hypothesis.factor >= least_factor || std::exp(excess_.of_call()) >= least_factor);
 }
 
 LinkFinding Solver::solve(double least_factor) {
   if (hashes_blur(tree_, plan_, observed_)) return {};
   // Slower alike, edges are slow by something, and so is a call that no boundary makes slow.
   const double least = std::log(least_factor);
-  const LinkFinding well{std::nullopt, absolute() && !edges_.empty() && common_excess_ < least &&
-                                           time_excess_ < least};
+  const LinkFinding well{std::nullopt, excess_.absolute() && !edges_.empty() &&
+                                           excess_.common() < least &&
+                                           excess_.call_excess() < least};
   if (!costs_time() && plan_.slow.empty()) return well;
   std::vector<Hypothesis> all = hypotheses();
-  if (all.empty() || of_edges_ <= 0) return well;
+  if (all.empty() || excess_.of_all() <= 0) return well;
   compare(&all);
   const Hypothesis& best = all.front();
   if (is_refuted(best) || is_unlike(best)) return {};
   SlowLink slow = told(all, best);
   if (!is_slow_enough(best, slow.factor, least_factor)) return well;
   if ((!costs_time() && !is_planned_around(slow)) ||
-      (absolute() ? !is_believed(best) : slow.confidence < kLeastConfidenceAmongLike))
+      (excess_.absolute() ? !is_believed(best) : slow.confidence < kLeastConfidenceAmongLike))
     return {};
   return {std::move(slow), false};
 }

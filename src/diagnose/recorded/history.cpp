@@ -1,5 +1,5 @@
-// history.cpp: see diagnose/history.hpp.
-#include "diagnose/history.hpp"
+// history.cpp: see diagnose/recorded/history.hpp.
+#include "diagnose/recorded/history.hpp"
 
 #include <algorithm>
 #include <cmath>

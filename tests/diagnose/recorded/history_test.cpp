@@ -1,7 +1,7 @@
 // history_test.cpp: since when calls take longer, among noise, and that nothing is found where
 // nothing changed, or calls got faster.
 // ctest not-under-tsan: it has one thread
-#include "diagnose/history.hpp"
+#include "diagnose/recorded/history.hpp"
 
 #include <cmath>
 #include <random>
