@@ -1,7 +1,8 @@
 #!/bin/sh
 # needed_libraries.sh FILE...: fails where a library or program needs more than the runtime truly does, by itself or
-# through another. What is optional is opened at run time (base/process/shared_library.hpp), so that one build runs where it is
-# not. A library has to stay when a program closes it, because threads of it may run until the process ends. yaml-cpp and pugixml are linked: small, everywhere, and C++, whose names are no interface to look up.
+# through another. What is optional is opened at run time (base/process/shared_library.hpp), so that one build runs where
+# it is not. yaml-cpp and pugixml are linked: small, everywhere, and C++, whose names are no interface to look up.
+# A library has to stay when a program closes it, because threads of it may run until the process ends.
 allowed='^(ld-linux.*|libc|libm|libgcc_s|libstdc\+\+|libfmt|libsodium|libhwloc|libyaml-cpp|libpugixml)\.so'
 optional='lib(ucp|ucs|uct|ucm|ibnetdisc|ibumad|ibmad|ibverbs|pmix|nvidia-ml)\.so'
 found=0
