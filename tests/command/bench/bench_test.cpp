@@ -2,7 +2,6 @@
 // options, a rank that dies. Figures are not judged here, only their presence and that nothing is
 // wrong.
 //
-// ctest quiet: it judges what happens within seconds of a kill
 // ctest runs: sennit_command soft_gpu
 #include <signal.h>
 #include <sys/wait.h>
