@@ -7,7 +7,8 @@ Every line of a block marked `sh` in README.md, DESIGN.md, CONTRIBUTING.md and t
 in the order of the document, in a scratch folder that has the repository's folders, with the programs of BUILD in PATH and
 sizes made small by SMALLER. A block of C or C++ whose first line is a comment with a file's name becomes that file. A
 line is left out only where NOT_RUN, or a program that is not here, gives a reason; these are printed at the end. Fails
-with the output of each line that fails, and for a command that stands in a block without `sh`.
+with the output of each line that fails, for a command that stands in a block without `sh`, and for a program of the
+repository that may not be executed, be it run or not.
 """
 
 import os
@@ -51,6 +52,7 @@ SMALLER = [
     (r"(sennit job .*)--fabric meta24k", r"\1--fabric 'synthetic:racks=4x2;nic=400Gbit/s;oversubscription=2;ranks=8'"),
     (r"-b 1G --fabric meta24k --ranks-per-host 1 --groups 8 --stride 384",
      "-b 1M --fabric 'synthetic:racks=4x2;nic=400Gbit/s;oversubscription=2;ranks=8' --groups 2 --stride 4"),
+    (r"/usr/local && ldconfig$", "$PWD/installed"),  # where LD_LIBRARY_PATH leads
     (r"/usr/local", "$PWD/installed"),
     (r"\./program_with_nccl", "nccl_client"),
     (r"mpirun -np \d+ \./program_with_mpi", "mpirun --oversubscribe --allow-run-as-root -np 2 pmpi_program"),
@@ -199,6 +201,9 @@ def main():
                 if language != "sh":
                     continue
                 for number, command in commands(lines, begin):
+                    program = ROOT / command.split()[0]
+                    if program.is_file() and not os.access(program, os.X_OK):
+                        problems.append(f"{where}:{number}: {command.split()[0]} may not be executed (chmod +x)")
                     reason = why_not(command, environment, emulates)
                     if reason:
                         left_out.setdefault(reason, []).append(f"{where}:{number}: {command}")

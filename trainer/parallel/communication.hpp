@@ -171,8 +171,7 @@ class Communicator {
   Traffic* traffic_;
 };
 
-// sennit: as the launcher's environment says, alone where there is none. `size_hint` 1 with no
-// launcher.
+// sennit: as the launcher's environment says, alone where there is none.
 Result<std::unique_ptr<Communicator>> open_sennit(Traffic* traffic);
 // Takes the handle over: of sennit_comm_init_local, for ranks that are threads of one process.
 Result<std::unique_ptr<Communicator>> adopt_sennit(sennit_comm_t handle, Traffic* traffic);
